@@ -15,61 +15,43 @@ use core::mem::zeroed;
 use core::ops::Range;
 use core::ptr::{self, NonNull};
 
-use crate::disposition::{disposition, put_back};
+use crate::disposition::{change, disposition};
 use crate::errno;
 use crate::mapping::{self, PAGE};
+use crate::stack::is_readable;
 
 /// What our handlers use of an alternate stack besides the kernel's frame, at most: a debug build. They go on elsewhere
 /// ([`crate::stack::spare`]).
 const HANDLER: usize = 4 << 10;
 /// The size of the kernel's frame where it does not say.
 const FRAME: usize = 4 << 10;
-/// How often the action of a signal is changed again, because the program has changed it meanwhile.
-const TRIES: usize = 8;
 
 /// Adds `ours`, a signal that has our handler, to the masks of the program's handlers that run on alternate stacks. A handler
 /// that the program installs later is seen by the next call.
 pub fn wait_for_handlers(ours: c_int) {
-    let set = |signal: c_int| disposition(signal).filter(|action| is_in_the_way(action, ours));
+    let with_ours = |mut action: libc::sigaction| {
+        if is_in_the_way(&action, ours) {
+            // SAFETY: the set is a local.
+            unsafe { libc::sigaddset(&raw mut action.sa_mask, ours) };
+        }
+        action
+    };
     for signal in (1..=libc::SIGRTMAX()).filter(|&signal| signal != ours) {
-        if let Some(action) = set(signal) {
-            add_to_mask(signal, action, ours);
+        if let Some(action) = disposition(signal).filter(|action| is_in_the_way(action, ours)) {
+            change(signal, action, action, with_ours);
         }
     }
 }
 
-/// Whether our signal may interrupt a handler on an alternate stack.
+/// Whether our signal is to wait for a handler on an alternate stack, and does not yet. It does not wait for a handler that
+/// blocks nothing itself (`SA_NODEFER`): such a handler is mostly left by a jump that does not restore the mask, and the thread
+/// would block our signal for ever, and with it the programs that it starts.
 fn is_in_the_way(action: &libc::sigaction, ours: c_int) -> bool {
     let is_handler = ![libc::SIG_DFL, libc::SIG_IGN].contains(&action.sa_sigaction);
     // SAFETY: reads a set.
     is_handler
-        && action.sa_flags & libc::SA_ONSTACK != 0
+        && action.sa_flags & (libc::SA_ONSTACK | libc::SA_NODEFER) == libc::SA_ONSTACK
         && unsafe { libc::sigismember(&action.sa_mask, ours) } == 0
-}
-
-/// Adds our signal to the mask of this action of the program's.
-fn add_to_mask(signal: c_int, mut action: libc::sigaction, ours: c_int) {
-    for _ in 0..TRIES {
-        let mut with_ours = action;
-        // SAFETY: the structures are locals, and the program has installed this handler itself.
-        let found = unsafe {
-            let mut found: libc::sigaction = zeroed();
-            libc::sigaddset(&raw mut with_ours.sa_mask, ours);
-            if libc::sigaction(signal, &raw const with_ours, &raw mut found) != 0 {
-                return;
-            }
-            found
-        };
-        if found.sa_sigaction == action.sa_sigaction && found.sa_flags == action.sa_flags {
-            return;
-        }
-        // The program has installed another action since it was read.
-        action = found;
-        if !is_in_the_way(&action, ours) {
-            break;
-        }
-    }
-    put_back(signal, &action);
 }
 
 /// An alternate stack that was made here.
@@ -133,11 +115,27 @@ fn make_room_for(frame: usize) {
         mapping::commit(low, len - PAGE) && libc::sigaltstack(&raw const larger, ptr::null_mut()) == 0
     };
     if is_in_place {
+        // SAFETY: the lowest words of the stack; no handler runs on it yet.
+        unsafe { low.cast::<usize>().write(mark(start)) };
         MADE.set(Some(Made { start, len }));
     } else {
         // SAFETY: the mapping was made above, and nothing uses it.
         unsafe { mapping::unmap(start, len) };
     }
+}
+
+/// The lowest word of a stack that was made here.
+fn mark(start: NonNull<u8>) -> usize {
+    start.addr().get() ^ 0x6e1f_94d3_2b58_a7c5
+}
+
+/// Whether the memory is still that of a stack that was made here. Code that has taken the stack from the thread may have
+/// unmapped it (sanitizers do so at the end of a thread), and another mapping may have its address.
+fn is_still_there(made: Made) -> bool {
+    let low = made.start.addr().get() + PAGE;
+    // SAFETY: the word can be read.
+    is_readable(low)
+        && unsafe { ptr::with_exposed_provenance::<usize>(low).read_volatile() } == mark(made.start)
 }
 
 /// Takes the stack that was made from the current thread, which ends.
@@ -152,8 +150,10 @@ pub(crate) fn end() {
         if is_ours && unsafe { libc::sigaltstack(&raw const none, ptr::null_mut()) } != 0 {
             return;
         }
-        // SAFETY: the mapping was made by `make_room_for`, and no handler runs on it any more.
-        unsafe { mapping::unmap(made.start, made.len) };
+        if is_ours || is_still_there(made) {
+            // SAFETY: the mapping was made by `make_room_for`, and no handler runs on it any more.
+            unsafe { mapping::unmap(made.start, made.len) };
+        }
     });
 }
 
@@ -202,14 +202,17 @@ mod tests {
                 assert_eq!(libc::sigaction(signal, &raw const action, ptr::null_mut()), 0);
             }
         };
-        install(with, libc::SA_ONSTACK | libc::SA_NODEFER);
-        install(without, libc::SA_RESTART);
-        wait_for_handlers(libc::SIGURG);
         // SAFETY: reads sets.
         let has = |signal| unsafe { libc::sigismember(&disposition(signal).unwrap().sa_mask, libc::SIGURG) };
+        install(with, libc::SA_ONSTACK | libc::SA_NODEFER);
+        wait_for_handlers(libc::SIGURG);
+        assert_eq!(has(with), 0, "it blocks nothing");
+        install(with, libc::SA_ONSTACK | libc::SA_RESTART);
+        install(without, libc::SA_RESTART);
+        wait_for_handlers(libc::SIGURG);
         assert_eq!((has(with), has(without)), (1, 0));
         let action = disposition(with).unwrap();
         assert_eq!(action.sa_sigaction, nothing as *const () as usize);
-        assert_eq!(action.sa_flags & !0x0400_0000, libc::SA_ONSTACK | libc::SA_NODEFER);
+        assert_eq!(action.sa_flags & !0x0400_0000, libc::SA_ONSTACK | libc::SA_RESTART);
     }
 }

@@ -2,6 +2,11 @@
 //!
 //! A signal is taken only if the program has no handler for it, and its default action still happens when the program
 //! or another process sends it.
+//!
+//! Problem: the kernel has no compare-and-swap for actions. Between our look at an action and our change of it the program
+//! may install another one, and one more while we put that back. Scheme: each change returns the action that it has
+//! displaced. If that is not the one that we have set or seen last, the program has set it meanwhile, and it is put back in
+//! turn ([`change`]), until the program's last action is in place.
 
 use core::ffi::{c_int, c_void};
 use core::mem::zeroed;
@@ -50,15 +55,12 @@ pub unsafe fn install(signal: c_int, handler: Handler, free: &[usize]) -> Option
         // On the thread's alternate stack, if it has one: the current stack may be a coroutine's.
         action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_ONSTACK;
         action.sa_mask = all_signals();
-        let mut before: libc::sigaction = zeroed();
-        if libc::sigaction(signal, &raw const action, &raw mut before) != 0 {
-            return None;
-        }
+        let before = set(signal, &action)?;
         if is_free(&before) {
             return Some(before.sa_sigaction);
         }
         // The program has installed a handler since the check.
-        libc::sigaction(signal, &raw const before, ptr::null_mut());
+        change(signal, action, before, |programs| programs);
         None
     }
 }
@@ -85,9 +87,9 @@ pub fn restore(signal: c_int, handler: Handler, before: usize) {
     if !replace(signal, handler, libc::SIG_IGN) {
         return;
     }
-    let replaced = exchange(signal, before);
+    let (then, replaced) = exchange(signal, before);
     if replaced.sa_sigaction != libc::SIG_IGN {
-        put_back(signal, &replaced);
+        change(signal, then, replaced, |programs| programs);
     }
 }
 
@@ -102,31 +104,71 @@ fn replace(signal: c_int, handler: Handler, action: usize) -> bool {
     if !is_handled_by(signal, handler) {
         return false;
     }
-    let replaced = exchange(signal, action);
+    let (then, replaced) = exchange(signal, action);
     let is_ours = replaced.sa_sigaction == handler as usize;
     if !is_ours {
         // The program's handler, installed since the check.
-        put_back(signal, &replaced);
+        change(signal, then, replaced, |programs| programs);
     }
     is_ours
 }
 
-/// Makes the process ignore `signal`, or take its default action (`SIG_IGN`, `SIG_DFL`). Returns the previous action.
-fn exchange(signal: c_int, action: usize) -> libc::sigaction {
-    // SAFETY: neither action calls our own code; the structures are locals.
+/// Makes the process ignore `signal`, or take its default action (`SIG_IGN`, `SIG_DFL`). Returns the new action and the
+/// previous one.
+fn exchange(signal: c_int, action: usize) -> (libc::sigaction, libc::sigaction) {
+    // SAFETY: an all-zero structure is valid, and neither action calls our own code.
     unsafe {
         let mut new: libc::sigaction = zeroed();
         new.sa_sigaction = action;
-        let mut before: libc::sigaction = zeroed();
-        libc::sigaction(signal, &raw const new, &raw mut before);
-        before
+        (new, set(signal, &new).unwrap_or(new))
     }
 }
 
-/// Installs an action that the program has installed before.
-pub(crate) fn put_back(signal: c_int, programs: &libc::sigaction) {
-    // SAFETY: the program has installed this action itself.
-    unsafe { libc::sigaction(signal, programs, ptr::null_mut()) };
+/// Sets an action, and returns the one before.
+///
+/// # Safety
+/// The program has installed the handler itself, or it does only what a handler may do.
+unsafe fn set(signal: c_int, action: &libc::sigaction) -> Option<libc::sigaction> {
+    // SAFETY: an all-zero structure is valid, and the call writes to it; the caller guarantees that the handler may run.
+    unsafe {
+        let mut before: libc::sigaction = zeroed();
+        (libc::sigaction(signal, action, &raw mut before) == 0).then_some(before)
+    }
+}
+
+/// How often an action is put back, because the program has set another one meanwhile.
+const TRIES: usize = 100;
+
+/// Changes an action of the program's: sets `changed` of it. `known` is the action that was seen or set last. If the program
+/// has set another one since, that one is changed instead.
+pub(crate) fn change(
+    signal: c_int,
+    mut known: libc::sigaction,
+    mut programs: libc::sigaction,
+    changed: impl Fn(libc::sigaction) -> libc::sigaction,
+) {
+    for _ in 0..TRIES {
+        let new = changed(programs);
+        // SAFETY: the program has installed this handler itself.
+        let Some(displaced) = (unsafe { set(signal, &new) }) else { return };
+        if are_same(&displaced, &known) {
+            return;
+        }
+        (known, programs) = (new, displaced);
+    }
+}
+
+fn are_same(one: &libc::sigaction, other: &libc::sigaction) -> bool {
+    /// The C library sets it.
+    const SA_RESTORER: c_int = 0x0400_0000;
+    let flags = |action: &libc::sigaction| action.sa_flags & !SA_RESTORER;
+    // The kernel leaves these two out.
+    let can_be_blocked = |signal: &c_int| ![libc::SIGKILL, libc::SIGSTOP].contains(signal);
+    // SAFETY: reads a set.
+    let has = |action: &libc::sigaction, signal| unsafe { libc::sigismember(&action.sa_mask, signal) };
+    one.sa_sigaction == other.sa_sigaction
+        && flags(one) == flags(other)
+        && (1..=libc::SIGRTMAX()).filter(can_be_blocked).all(|signal| has(one, signal) == has(other, signal))
 }
 
 /// Gives a signal that others have sent the default action, which ends the process. Called in our handler, for a signal
@@ -163,5 +205,43 @@ mod tests {
         assert_eq!(disposition(signal).unwrap().sa_sigaction, libc::SIG_IGN, "not ours any more");
         // SAFETY: restores the default action.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
+    /// The program sets two more actions while the first one is changed: one between our look and our change, and one between
+    /// our change and the next one.
+    #[test]
+    fn the_last_action_of_the_program_is_in_place_in_the_end() {
+        let signal = libc::SIGIO;
+        let install = |action: usize, masked: c_int| {
+            // SAFETY: an all-zero structure is valid; the actions do nothing.
+            unsafe {
+                let mut new: libc::sigaction = zeroed();
+                new.sa_sigaction = action;
+                libc::sigaddset(&raw mut new.sa_mask, masked);
+                set(signal, &new).expect("the signal exists");
+            }
+        };
+        let handler = nothing as *const () as usize;
+        // The second one differs from the first only in its mask.
+        let later = [(handler, libc::SIGUSR2), (libc::SIG_IGN, libc::SIGHUP), (handler, libc::SIGALRM)];
+        for count in 0..=later.len() {
+            install(handler, libc::SIGUSR1);
+            let seen = disposition(signal).expect("the signal exists");
+            let changes = core::cell::Cell::new(0);
+            change(signal, seen, seen, |mut action| {
+                if let Some((action, masked)) = later[..count].get(changes.replace(changes.get() + 1)) {
+                    install(*action, *masked);
+                }
+                // SAFETY: the set is a local.
+                unsafe { libc::sigaddset(&raw mut action.sa_mask, libc::SIGURG) };
+                action
+            });
+            let action = disposition(signal).expect("the signal exists");
+            let (last, masked) = count.checked_sub(1).map_or((handler, libc::SIGUSR1), |at| later[at]);
+            assert_eq!(action.sa_sigaction, last, "after {count} more");
+            // SAFETY: reads a set.
+            let has = |signal| unsafe { libc::sigismember(&action.sa_mask, signal) };
+            assert_eq!([has(masked), has(libc::SIGURG)], [1, 1], "after {count} more");
+        }
+        install(libc::SIG_DFL, libc::SIGUSR1);
     }
 }

@@ -29,6 +29,14 @@ thread_local! {
     static HIDDEN: Cell<u8> = const { Cell::new(0) };
 }
 
+/// The bit of a thread all of whose calls are hidden.
+const ALWAYS: u8 = 8;
+
+/// Hides all calls of the current thread, beside [`hide`], or shows them again. Safe to call in a hook.
+pub fn set_always(is_hidden: bool) {
+    HIDDEN.with(|hidden| hidden.set(hidden.get() & !ALWAYS | if is_hidden { ALWAYS } else { 0 }));
+}
+
 /// The kinds that were hidden before, for [`restore`].
 #[derive(Clone, Copy, Debug)]
 #[must_use = "the calls stay hidden until they are restored"]
@@ -63,5 +71,5 @@ pub fn hiding<R>(calls: Calls, f: impl FnOnce() -> R) -> R {
 /// is in a hook, or does work of the profiler. Safe to call in a hook.
 #[inline]
 pub fn is_hidden(calls: Calls) -> bool {
-    HIDDEN.with(|hidden| hidden.get() & calls.0 != 0) || hook::is_own_work()
+    HIDDEN.with(|hidden| hidden.get() & (calls.0 | ALWAYS) != 0) || hook::is_own_work()
 }

@@ -1,6 +1,6 @@
 //! `SIGURG` and `SIGWINCH`, which goroutine snapshots and the CPU sampler share.
 //!
-//! Both are ignored by default, and nothing waits for them. So a signal of ours that is late is harmless: after the work for
+//! Both are ignored by default, and few programs wait for them. So a signal of ours that is late is harmless: after the work for
 //! which it was sent, in a thread that has blocked it, and in a program that has replaced this one by `exec`. (Go chose
 //! `SIGURG` for its preemption for the same reason.) There are only two of them, and a program may have a handler for one:
 //! so both users may have the same signal at the same time, and the handler passes each signal on by what its sender has put

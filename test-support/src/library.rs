@@ -48,13 +48,18 @@ pub fn libraries(test: &str) -> Vec<PathBuf> {
 
 /// Returns a library of this C source, which the parent of the children that load it compiles.
 pub fn library(test: &str, source: &str) -> PathBuf {
+    library_with(test, source, &[])
+}
+
+/// As [`library`], with further options of the compiler.
+pub fn library_with(test: &str, source: &str, options: &[&str]) -> PathBuf {
     let folder = folder::tmp().join("libraries");
     let (text, path) = (folder.join(format!("{test}.c")), folder.join(format!("lib{test}.so")));
     if !child::any() {
         std::fs::create_dir_all(&folder).expect("the build's own folder can be written");
         std::fs::write(&text, source).expect("the build's own folder can be written");
         let mut command = Command::new("cc");
-        command.args(["-shared", "-fPIC", "-O1", "-pthread", "-ldl"]);
+        command.args(["-shared", "-fPIC", "-O1", "-pthread", "-ldl"]).args(options);
         return compile(command, &text, path);
     }
     path

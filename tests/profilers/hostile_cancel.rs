@@ -24,6 +24,7 @@ unsafe extern "C-unwind" {
     fn pthread_setcanceltype(new: c_int, old: *mut c_int) -> c_int;
     fn read(descriptor: c_int, bytes: *mut c_void, count: usize) -> isize;
     fn write(descriptor: c_int, bytes: *const c_void, count: usize) -> isize;
+    fn nanosleep(wanted: *const libc::timespec, left: *mut libc::timespec) -> c_int;
 }
 
 const PTHREAD_CANCEL_ASYNCHRONOUS: c_int = 1;
@@ -37,6 +38,19 @@ pub(crate) extern "C-unwind" fn computes(_: *mut c_void) -> *mut c_void {
     unsafe { pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, null_mut()) };
     loop {
         GONE_ROUND.fetch_add(1, Relaxed);
+    }
+}
+
+/// Sleeps for an instant, again and again. It may be cancelled anywhere: before a sleep, in it and after it. (POSIX forbids the
+/// call then, but the C library allows it.)
+extern "C-unwind" fn sleeps(_: *mut c_void) -> *mut c_void {
+    let instant = libc::timespec { tv_sec: 0, tv_nsec: 1 };
+    // SAFETY: the calls write nothing. What follows may be unwound anywhere: it has nothing to drop, and holds nothing.
+    unsafe { pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, null_mut()) };
+    loop {
+        GONE_ROUND.fetch_add(1, Relaxed);
+        // SAFETY: reads a local.
+        unsafe { nanosleep(&raw const instant, null_mut()) };
     }
 }
 
@@ -96,6 +110,18 @@ fn cancelled_under_signals(test: &str, start: Start) {
 #[test]
 fn in_the_middle_of_a_computation() {
     cancelled_under_signals("in_the_middle_of_a_computation", computes);
+}
+
+/// With a trace, whose recording of each sleep takes longer than the rest.
+#[test]
+fn anywhere_while_a_trace_is_recorded() {
+    child::isolated("anywhere_while_a_trace_is_recorded", || {
+        rtprof::set_block_profile_rate(1);
+        rtprof::set_block_profile_kinds(rtprof::BlockKinds::all());
+        rtprof::trace::start(std::io::sink()).expect("no other trace goes on");
+        (0..rounds(500, 5000)).for_each(|_| begin_and_cancel(sleeps, -1));
+        rtprof::trace::stop().expect("it goes on");
+    });
 }
 
 #[test]

@@ -18,7 +18,7 @@ use std::thread::scope;
 use rtprof::{BlockKinds, set_block_profile_kinds};
 use test_support::child;
 use test_support::contention::{Seen, record_everything, thread_id, wait_until_asleep};
-use test_support::library::{Library, library};
+use test_support::library::{Library, library, library_with};
 use test_support::recording::record;
 use test_support::signals::{set_of, unblock};
 
@@ -245,6 +245,50 @@ fn by_a_jump() {
         let is_left: IsLeft = unsafe { std::mem::transmute(library.symbol(c"is_left_by_jump")) };
         // SAFETY: what the call uses outlives it, and it has nothing to drop.
         recorded_as_before(|call, used| assert_eq!(unsafe { is_left(call, used) }, 1));
+    });
+}
+
+/// The stack of code without unwind tables cannot be walked, so that no call there is certain to be outside the one that was
+/// left. All but a few are taken for that.
+#[test]
+fn by_a_jump_in_code_without_tables() {
+    const TIMES: c_int = 30;
+    const MOST_MISSED: i64 = 8;
+    type Reads = unsafe extern "C" fn(c_int, c_int, c_int) -> c_int;
+    let options = ["-fno-asynchronous-unwind-tables", "-fno-unwind-tables", "-fomit-frame-pointer"];
+    let path = library_with("without_tables", include_str!("without_tables.c"), &options);
+    child::isolated("by_a_jump_in_code_without_tables", || {
+        let library = Library::open(&path);
+        on_signal(library.symbol(c"jump").addr());
+        // SAFETY: the library has this function, of this type.
+        let reads: Reads = unsafe { std::mem::transmute(library.symbol(c"reads_after_jump")) };
+        record_everything();
+        set_block_profile_kinds(BlockKinds::NETWORK | BlockKinds::SYSCALL);
+        let used = Used::new();
+        scope(|scope| {
+            let (near, mut far) = UnixStream::pair().expect("there are descriptors");
+            let (tell, told) = mpsc::channel();
+            let silent = used.silent.as_raw_fd();
+            let thread = scope.spawn(move || {
+                tell.send(thread_id()).expect("the test listens");
+                // SAFETY: the descriptors are open, and nothing is to be dropped where the call is left.
+                unsafe { reads(silent, near.as_raw_fd(), TIMES) }
+            });
+            let id = told.recv().expect("it has begun");
+            wait_until_asleep(id);
+            // SAFETY: a plain system call.
+            unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), id, libc::SIGUSR1) };
+            for _ in 0..TIMES {
+                wait_until_asleep(id);
+                far.write_all(b"x").expect("the other end is open");
+            }
+            assert_eq!(thread.join().expect("it ends well"), TIMES);
+        });
+        let count = Seen::unmodified().blocked("reads").count;
+        assert!(
+            (i64::from(TIMES) - MOST_MISSED..=TIMES.into()).contains(&count),
+            "{count} of {TIMES} are recorded"
+        );
     });
 }
 

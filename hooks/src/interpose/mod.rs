@@ -22,6 +22,7 @@
 //! | `sleeps` | `nanosleep`, `clock_nanosleep`, `usleep`, `sleep` | a wait that nothing can shorten |
 //! | `files`, `processes` | `read`, `write`, `fsync`, `waitpid` and similar | a system call, if it was long |
 //! | `sockets`, `messages`, `polls` | `recv`, `send`, `accept`, `poll`, `epoll_wait` and similar | a wait for the network, if it was one |
+//! | `cancellation` | `pthread_setcanceltype` | nothing, and nothing of a thread that may be cancelled anywhere |
 //! | `yields` | `sched_yield` | nothing by itself: a lock that yields before it sleeps has waited since |
 //!
 //! While nothing is recorded a call costs a load, a branch and a jump more than before. The creation of threads is
@@ -36,6 +37,8 @@
 //! to forward to: there they are system calls, and not cancellation points.)
 
 mod calls;
+#[cfg(not(target_feature = "crt-static"))]
+mod cancellation;
 #[cfg(not(target_feature = "crt-static"))]
 mod conditions;
 mod define;
@@ -89,6 +92,7 @@ extern "C" fn construct() {
     }
     #[cfg(not(target_feature = "crt-static"))]
     {
+        cancellation::find();
         locks::find();
         conditions::find();
     }

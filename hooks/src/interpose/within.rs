@@ -19,35 +19,59 @@ use crate::sleepers::SleeperCell;
 /// In place of a mark's address: the thread is in no such function.
 const NONE: usize = 0;
 
-/// A function of one kind that the thread is in: the address of its mark.
-struct Within(Cell<usize>);
+/// How many calls in a row may be taken for calls of a signal handler that are not certain to be: in code without unwind
+/// tables the stack cannot be walked up to the mark. A function that is wrongly taken for left costs one wait, and one that
+/// is wrongly taken for running costs all later ones.
+const MOST_UNCERTAIN: u32 = 8;
+
+/// A function of one kind that the thread is in.
+struct Within {
+    /// The address of its mark.
+    mark: Cell<usize>,
+    /// The number of calls within it that were not certain to be.
+    uncertain: Cell<u32>,
+}
 
 thread_local! {
     // No destructors and no lazy initialisation, as everywhere in hooks.
     /// A function whose time is a wait from its beginning on.
-    static WAIT: Within = const { Within(Cell::new(NONE)) };
+    static WAIT: Within = const { Within::nowhere() };
     /// The cell in which that function waits.
     static PLACE: Cell<Option<SleeperCell>> = const { Cell::new(None) };
     /// A function of which only the end tells whether it has waited.
-    static CALL: Within = const { Within(Cell::new(NONE)) };
+    static CALL: Within = const { Within::nowhere() };
 }
 
 impl Within {
+    const fn nowhere() -> Self {
+        Self { mark: Cell::new(NONE), uncertain: Cell::new(0) }
+    }
+
+    /// Notes the function with the mark at this address, or none.
+    #[inline(always)]
+    fn set(&self, mark: usize) {
+        self.mark.set(mark);
+        self.uncertain.set(0);
+    }
+
     /// Returns whether the function with the mark `here` was called within a function of this kind. Calls `end` if the thread
     /// has left one.
     #[inline(always)]
     fn has_around(&self, here: &FrameMark, end: impl FnOnce()) -> bool {
-        self.0.get() != NONE && self.is_not_left(here, end)
+        self.mark.get() != NONE && self.is_not_left(here, end)
     }
 
     #[cold]
     fn is_not_left(&self, here: &FrameMark, end: impl FnOnce()) -> bool {
-        if errno::kept(|| here.is_within(self.0.get())) {
-            return true;
+        let is_within = errno::kept(|| here.is_within(self.mark.get())).unwrap_or_else(|| {
+            self.uncertain.set(self.uncertain.get() + 1);
+            self.uncertain.get() <= MOST_UNCERTAIN
+        });
+        if !is_within {
+            self.set(NONE);
+            end();
         }
-        self.0.set(NONE);
-        end();
-        false
+        is_within
     }
 }
 
@@ -80,7 +104,7 @@ fn end_left_wait() {
 /// [`leave_wait`]. It is in no other wait.
 pub(super) fn enter_wait(mark: usize) {
     PLACE.set(None);
-    WAIT.with(|wait| wait.0.set(mark));
+    WAIT.with(|wait| wait.set(mark));
 }
 
 /// Notes the cell in which the thread waits.
@@ -91,7 +115,7 @@ pub(super) fn wait_at(place: Option<SleeperCell>) {
 /// Notes that the wait is over.
 pub(super) fn leave_wait(mark: &FrameMark) {
     mark.clear();
-    WAIT.with(|wait| wait.0.set(NONE));
+    WAIT.with(|wait| wait.set(NONE));
 }
 
 /// Notes that the current thread is in the call whose mark, set by the call itself, is at this address, until [`leave_call`].
@@ -105,7 +129,7 @@ pub(super) fn enter_call(here: &FrameMark, mark: usize) -> bool {
             }
         });
         if !is_inner {
-            call.0.set(mark);
+            call.set(mark);
         }
         !is_inner
     })
@@ -116,6 +140,6 @@ pub(super) fn enter_call(here: &FrameMark, mark: usize) -> bool {
 pub(super) fn leave_call(mark: &FrameMark, is_outermost: bool) {
     mark.clear();
     if is_outermost {
-        CALL.with(|call| call.0.set(NONE));
+        CALL.with(|call| call.set(NONE));
     }
 }

@@ -263,6 +263,10 @@ impl Asking<'_> {
             Err(_) => return Found::Wait,
         };
         let [is_blocked, is_pending] = [status.blocked, status.pending].map(|set| self.signal.is_in(set));
+        if !self.signal.is_ours() && QUESTIONS.withdraw(question) {
+            // The program has installed its handler, which is not to get more signals of ours.
+            return Found::Done(Outcome::Silent(marker::no_signal_is_free));
+        }
         if !is_blocked && !is_pending {
             // In our handler the signal is blocked. So the program has taken it by `sigwait`, while it was not blocked
             // between two looks.

@@ -86,7 +86,7 @@ mod imp {
     /// A signal that has our handler, for a snapshot.
     pub(crate) struct Signal {
         number: c_int,
-        _shared: Option<SharedSignal>,
+        shared: Option<SharedSignal>,
     }
 
     /// The result of sending the signal.
@@ -108,7 +108,14 @@ mod imp {
             let shared = shared_signal::take(User::Snapshot);
             let number = shared.as_ref().map(SharedSignal::number).or_else(Self::real_time)?;
             alternate_stack::wait_for_handlers(number);
-            Some(Self { number, _shared: shared })
+            Some(Self { number, shared })
+        }
+
+        /// Returns whether the signal still has our handler: the program may have installed its own.
+        pub(crate) fn is_ours(&self) -> bool {
+            self.shared
+                .as_ref()
+                .map_or_else(|| disposition::is_handled_by(self.number, handle), SharedSignal::is_ours)
         }
 
         fn real_time() -> Option<c_int> {

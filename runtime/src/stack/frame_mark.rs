@@ -71,21 +71,23 @@ impl FrameMark {
     }
 
     /// Returns whether the function with this mark was called within the function with the mark at `address`, which the
-    /// current thread has set. Neither function is inlined into the other. Safe to call in a hook.
+    /// current thread has set. `None` if that is not certain, because the stack cannot be walked up to the mark. Neither
+    /// function is inlined into the other. Safe to call in a hook.
     #[cold]
-    pub fn is_within(&self, address: usize) -> bool {
+    pub fn is_within(&self, address: usize) -> Option<bool> {
         let here = self.0.get().addr();
         let alternate = alternate_stack::in_use();
         if alternate.as_ref().is_some_and(|stack| !stack.contains(&address)) {
-            return true;
+            return Some(true);
         }
         let is_own = |at| !bounds::of_stack_at(at).is_foreign;
-        here < address && is_own(here) == is_own(address) && is_mapped(here, address) && {
-            // SAFETY: the mark is mapped. Other functions of this thread may have written anything to it.
-            let found = unsafe { ptr::with_exposed_provenance::<Words>(address).read_volatile() };
-            let has_its_value = found.key == address ^ KEY && found.sp <= address;
-            has_its_value && here < found.sp && found.is_on_stack()
+        if here >= address || is_own(here) != is_own(address) || !is_mapped(here, address) {
+            return Some(false);
         }
+        // SAFETY: the mark is mapped. Other functions of this thread may have written anything to it.
+        let found = unsafe { ptr::with_exposed_provenance::<Words>(address).read_volatile() };
+        let has_its_value = found.key == address ^ KEY && found.sp <= address;
+        if has_its_value && here < found.sp { found.is_on_stack() } else { Some(false) }
     }
 
     /// Clears the mark, at the end of the function: its memory may keep the value for long. Safe to call in a hook.
@@ -103,14 +105,11 @@ impl FrameMark {
 
 impl Words {
     /// Whether a walk from here passes the frame. A walk that does not get so far proves nothing.
-    fn is_on_stack(self) -> bool {
+    fn is_on_stack(self) -> Option<bool> {
         let registers = registers();
-        match unwind::find_frame(registers, bounds::of_stack_at(registers.sp), self.sp) {
-            // The function is where it has made a call.
-            Some(Some(ip)) => ip.abs_diff(self.ip) < LARGEST_FUNCTION,
-            Some(None) => false,
-            None => true,
-        }
+        let found = unwind::find_frame(registers, bounds::of_stack_at(registers.sp), self.sp)?;
+        // The function is where it has made a call.
+        Some(found.is_some_and(|ip| ip.abs_diff(self.ip) < LARGEST_FUNCTION))
     }
 }
 
@@ -154,7 +153,7 @@ mod tests {
     // Not inlined: a function's marks are compared with those of the functions that it calls.
     #[inline(never)]
     fn is_on_stack(address: usize) -> bool {
-        FrameMark::new().is_within(address)
+        FrameMark::new().is_within(address).expect("these functions have tables")
     }
 
     #[test]

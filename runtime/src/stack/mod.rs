@@ -73,6 +73,12 @@ pub(crate) fn open_mode() {
     mode::open();
 }
 
+/// Returns whether the page of `address` can be read. Safe to call in a hook.
+#[cfg(rtprof_supported)]
+pub(crate) fn is_readable(address: usize) -> bool {
+    kernel::is_readable(address)
+}
+
 /// The registers from which a walk starts, all read at one instruction.
 #[derive(Clone, Copy)]
 struct Registers {

@@ -122,7 +122,7 @@ impl FileBytes {
         }
         let groups = state.len.div_ceil((BLOCK * GROUP) as u64) as usize;
         Ok(Self {
-            handle: Handle::Open(file),
+            handle: Handle::Open(OwnFile { file: Some(file), is: state.file }, path.to_owned()),
             state,
             groups: (0..groups).map(|_| OnceCell::new()).collect(),
             allowance: allowance.clone(),
@@ -157,7 +157,9 @@ impl FileBytes {
     /// names found in it may be those of other functions.
     pub(super) fn is_unchanged(&self) -> bool {
         let now = match &self.handle {
-            Handle::Open(file) => file.metadata(),
+            Handle::Open(file, path) => {
+                file.get().map_or_else(|| std::fs::metadata(path), |file| file.metadata())
+            }
             Handle::ByPath(path) => std::fs::metadata(path),
         };
         now.is_ok_and(|now| FileState::of(&now).has_content_of(&self.state))
@@ -166,7 +168,10 @@ impl FileBytes {
     /// Reads `into.len()` bytes at `at`, bypassing the blocks.
     pub(super) fn read_exact(&self, into: &mut [u8], at: u64) -> io::Result<()> {
         let read = match &self.handle {
-            Handle::Open(file) => read_exact_at(file, into, at),
+            Handle::Open(file, path) => match file.get() {
+                Some(file) => read_exact_at(file, into, at),
+                None => self.read_again(path, into, at),
+            },
             Handle::ByPath(path) => self.read_again(path, into, at),
         };
         self.allowance.noted(read)
@@ -206,8 +211,36 @@ impl FileBytes {
 
 #[derive(Debug)]
 enum Handle {
-    Open(File),
+    /// With its path, for the case that the program closes it.
+    Open(OwnFile, PathBuf),
     ByPath(PathBuf),
+}
+
+/// A file whose descriptor the program may close: a daemon closes all of them, and its own files get their numbers. Such a
+/// file is neither read nor closed. A name search takes up to seconds.
+#[derive(Debug)]
+struct OwnFile {
+    /// `None` only while this is dropped.
+    file: Option<File>,
+    /// Device and inode.
+    is: [u64; 2],
+}
+
+impl OwnFile {
+    /// Returns the file; `None` if the program has closed it.
+    fn get(&self) -> Option<&File> {
+        let is_ours =
+            |file: &&File| file.metadata().is_ok_and(|metadata| FileState::of(&metadata).file == self.is);
+        self.file.as_ref().filter(is_ours)
+    }
+}
+
+impl Drop for OwnFile {
+    fn drop(&mut self) {
+        if self.get().is_none() {
+            std::mem::forget(self.file.take());
+        }
+    }
 }
 
 /// The identity of a file and its version.
@@ -313,6 +346,23 @@ mod tests {
         let path = std::env::temp_dir().join(format!("rtprof-bytes-{}-{name}", std::process::id()));
         std::fs::write(&path, bytes).unwrap();
         path
+    }
+
+    /// As if the program had closed the descriptor, and its own file had got the number.
+    #[test]
+    fn a_descriptor_that_is_another_file_is_left_alone() {
+        use std::os::fd::AsRawFd;
+        let content = vec![b'a'; 3 * BLOCK];
+        let path = file("ours", &content);
+        let mut bytes = FileBytes::open(&path, &allowance()).unwrap();
+        let Handle::Open(own, _) = &mut bytes.handle else { panic!("it is open") };
+        let others = own.file.insert(File::open("/dev/null").unwrap()).as_raw_fd();
+        assert_eq!(bytes.block(BLOCK as u64).unwrap()[..], content[..BLOCK], "by its path");
+        assert!(bytes.is_unchanged());
+        drop(bytes);
+        let is_open = |descriptor| std::fs::read_link(format!("/proc/self/fd/{descriptor}")).is_ok();
+        assert!(!cfg!(target_os = "linux") || is_open(others), "it was left open");
+        std::fs::remove_file(&path).unwrap();
     }
 
     #[test]

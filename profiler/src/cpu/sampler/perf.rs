@@ -184,9 +184,13 @@ impl Drop for PerfEvent {
     }
 }
 
-/// Lets an event fire after each `interval` nanoseconds from now on. Called in a handler, by its thread.
-pub(super) fn go_on(fd: RawFd, interval: u64) {
-    // SAFETY: the descriptor belongs to one of our events, which is closed only when no handler is running.
+/// Lets the event with this number fire after each `interval` nanoseconds from now on, unless the program has closed it. Called
+/// in a handler, by its thread.
+pub(super) fn go_on(fd: RawFd, number: u64, interval: u64) {
+    if !is_event(fd, number) {
+        return;
+    }
+    // SAFETY: the descriptor belongs to one of our events. We close it only when no handler is running.
     unsafe {
         libc::ioctl(fd, PERIOD as _, &raw const interval);
         libc::ioctl(fd, ENABLE as _, 0);

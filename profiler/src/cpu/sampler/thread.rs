@@ -223,9 +223,8 @@ impl CpuThread {
         if fd < 0 && timer >= 0 {
             timer::fire(timer, attacher.interval());
         }
-        let is_event = fd >= 0 && perf::is_event(fd, self.event.load(Ordering::Relaxed));
-        if is_event && self.is_first.swap(false, Ordering::Relaxed) {
-            perf::go_on(fd, attacher.interval());
+        if fd >= 0 && self.is_first.swap(false, Ordering::Relaxed) {
+            perf::go_on(fd, self.event.load(Ordering::Relaxed), attacher.interval());
         }
         true
     }
@@ -293,7 +292,7 @@ impl CpuThread {
         if let Cause::Event(fd) = cause
             && self.is_first.swap(false, Ordering::Relaxed)
         {
-            perf::go_on(fd, attacher.interval());
+            perf::go_on(fd, self.event.load(Ordering::Relaxed), attacher.interval());
         }
         let period = attacher.period();
         let Some(now) = cpu_time::own() else { return 1 };
