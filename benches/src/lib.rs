@@ -9,12 +9,16 @@
 //! This library holds the code that the binaries share. It must not name `rtprof`, because some subjects have to be
 //! linked without it.
 
+pub mod adopter;
 pub mod async_work;
 pub mod busy;
 pub mod calls;
+pub mod chatty;
 pub mod churn;
 pub mod coroutine;
 pub mod descent;
+pub mod file_client;
+pub mod file_server;
 pub mod live_heap;
 pub mod processor;
 pub mod serve;

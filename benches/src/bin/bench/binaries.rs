@@ -16,6 +16,8 @@ pub(crate) enum Build {
     NoFramePointers,
     /// The waits of unmodified code are recorded.
     Interposed,
+    /// Both.
+    InterposedNoFramePointers,
     /// tokio reports its tasks to tracing.
     TokioUnstable,
 }
@@ -46,6 +48,10 @@ const CAPTURING: [&str; 5] = ["part-sample", "part-capture", "part-event", "part
 /// The binaries that are also measured while the waits of unmodified code are recorded.
 const INTERPOSED: [&str; 3] = ["part-calls", "part-wait", "part-lock"];
 
+/// The service with rtprof, whose waits are always recorded, and the one without.
+const SERVICE: &str = "part-service";
+const WITHOUT: &str = "part-service-without";
+
 const PEERS: [&str; 6] = [
     "subject-jemalloc",
     "subject-jemalloc-rtprof",
@@ -64,6 +70,9 @@ pub(crate) struct Wanted {
     pub(crate) task_followers: bool,
     /// Our own binaries that record the waits of unmodified code.
     pub(crate) interposed: bool,
+    /// The service with rtprof and without, and both without frame pointers too.
+    pub(crate) services: bool,
+    pub(crate) services_without_frame_pointers: bool,
 }
 
 /// The directory of the binaries.
@@ -77,7 +86,15 @@ impl Binaries {
     /// # Errors
     /// When cargo cannot be run or fails.
     pub(crate) fn build(wanted: Wanted) -> io::Result<Self> {
-        let Wanted { allocators, tracers, samplers, task_followers, interposed } = wanted;
+        let Wanted {
+            allocators,
+            tracers,
+            samplers,
+            task_followers,
+            interposed,
+            services,
+            services_without_frame_pointers,
+        } = wanted;
         let binaries = Self { target: own_target_directory()? };
         let (mut names, mut features) = (OWN.to_vec(), vec![]);
         if allocators {
@@ -92,6 +109,7 @@ impl Binaries {
             names.push("part-cpu-peer");
             features.push("cpu-peers");
         }
+        names.extend(services.then_some(WITHOUT));
         binaries.cargo(Build::Plain, &names, &features.join(","))?;
         if allocators {
             binaries.cargo(
@@ -103,9 +121,16 @@ impl Binaries {
         if task_followers {
             binaries.cargo(Build::TokioUnstable, &["part-task-peer"], "task-peers")?;
         }
-        binaries.cargo(Build::NoFramePointers, &CAPTURING, "")?;
-        if interposed {
-            binaries.cargo(Build::Interposed, &INTERPOSED, "interpose")?;
+        let mut names = CAPTURING.to_vec();
+        names.extend(services_without_frame_pointers.then_some(WITHOUT));
+        binaries.cargo(Build::NoFramePointers, &names, "")?;
+        let mut names = if interposed { INTERPOSED.to_vec() } else { vec![] };
+        names.extend(services.then_some(SERVICE));
+        if !names.is_empty() {
+            binaries.cargo(Build::Interposed, &names, "interpose")?;
+        }
+        if services_without_frame_pointers {
+            binaries.cargo(Build::InterposedNoFramePointers, &[SERVICE], "interpose")?;
         }
         Ok(binaries)
     }
@@ -121,6 +146,7 @@ impl Binaries {
             Build::JemallocProfiling => self.target.join("bench-jemalloc-profiling"),
             Build::NoFramePointers => self.target.join("bench-no-frame-pointers"),
             Build::Interposed => self.target.join("bench-interposed"),
+            Build::InterposedNoFramePointers => self.target.join("bench-interposed-no-frame-pointers"),
             Build::TokioUnstable => self.target.join("bench-tokio-unstable"),
         }
     }
@@ -146,7 +172,7 @@ impl Binaries {
         }
         // A value set here overrides the flags in .cargo/config.toml.
         let flags = match build {
-            Build::NoFramePointers => Some(""),
+            Build::NoFramePointers | Build::InterposedNoFramePointers => Some(""),
             Build::TokioUnstable => Some("-Cforce-frame-pointers=yes\x1f--cfg=tokio_unstable"),
             _ => None,
         };

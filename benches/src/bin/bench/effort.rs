@@ -23,6 +23,11 @@ pub(crate) struct Effort {
     /// Processes whose calls are measured with and without recorded waits, and rounds in each.
     pub(crate) interpose_processes: usize,
     pub(crate) interpose_rounds: usize,
+    /// Kinds of build of each service, processes of each, rounds in each, and milliseconds of load in one.
+    pub(crate) adopter_builds: usize,
+    pub(crate) adopter_processes: usize,
+    pub(crate) adopter_rounds: usize,
+    pub(crate) adopter_millis: u64,
     /// Numbers of records to export, each with the number of processes to do it in.
     pub(crate) exports: &'static [(usize, usize)],
     /// Exports after the first in each process.
@@ -77,6 +82,10 @@ impl Effort {
         wait_rounds: 15,
         interpose_processes: 5,
         interpose_rounds: 10,
+        adopter_builds: 2,
+        adopter_processes: 3,
+        adopter_rounds: 10,
+        adopter_millis: 400,
         exports: &[(1_000, 7), (10_000, 7), (100_000, 5)],
         warm_exports: 12,
         snapshots: 60,
@@ -115,6 +124,10 @@ impl Effort {
         wait_rounds: 4,
         interpose_processes: 1,
         interpose_rounds: 4,
+        adopter_builds: 1,
+        adopter_processes: 1,
+        adopter_rounds: 2,
+        adopter_millis: 50,
         exports: &[(1_000, 1), (10_000, 2), (100_000, 1)],
         warm_exports: 3,
         snapshots: 15,

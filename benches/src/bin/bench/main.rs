@@ -32,6 +32,8 @@ mod order;
 mod report;
 #[path = "../../../parts/sample/driver.rs"]
 mod sample;
+#[path = "../../../parts/service/driver.rs"]
+mod service;
 mod table;
 #[path = "../../../parts/tasks/driver.rs"]
 mod tasks;
@@ -54,7 +56,8 @@ use table::Table;
 /// A part of the table: measures and adds its rows.
 type Part = fn(&Binaries, &Effort, &mut Table) -> io::Result<()>;
 
-const PARTS: [(&str, Part); 14] = [
+const PARTS: [(&str, Part); 15] = [
+    ("service", service::measure),
     ("allocation", allocation::measure),
     ("sample", sample::measure),
     ("capture", capture::measure),
@@ -75,7 +78,7 @@ const USAGE: &str = "usage: bench [--quick] [--report DIR] [PART]...\n\
     \n\
     --quick       rtprof and its baselines only, few rounds\n\
     --report DIR  also writes budgets.md, budgets.svg and table.md into DIR\n\
-    PART          only these parts of the table: allocation sample capture uncontended event wait interpose\n              \
+    PART          only these parts of the table: service allocation sample capture uncontended event wait interpose\n              \
     export footprint goroutines tasks http trace cpu";
 
 fn main() -> ExitCode {
@@ -117,6 +120,8 @@ fn run(effort: &Effort, parts: &[(&str, Part)], report: Option<&Path>) -> io::Re
         samplers: effort.peers && has("cpu"),
         task_followers: effort.peers && has("tasks"),
         interposed: has("interpose"),
+        services: has("service"),
+        services_without_frame_pointers: effort.adopter_builds > 1 && has("service"),
     })?;
     let start = Instant::now();
     let mut table = Table::default();
