@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The test `hostile_storm` in each kind of build, for a quarter of an hour each, or for the seconds that are given: no crash, no
-# hang, no lost sum. `.ci/run` has it for some seconds in the debug and release builds.
+# hang, no lost sum. `.ci/run` has it for some seconds in the debug and release builds. Nothing else is to run beside it: under
+# a sanitizer an export takes a part of the minute that the test waits for things.
 #
 #   ci/storm.sh [seconds]
 set -euo pipefail

@@ -283,12 +283,26 @@ pub fn thread_id() -> i32 {
 /// Fails at once if the thread has ended.
 #[track_caller]
 pub fn wait_until_asleep(thread: i32) {
+    if let Err(error) = asleep(thread) {
+        panic!("thread {thread} has ended and not waited: {error}");
+    }
+}
+
+/// As [`wait_until_asleep`], for a thread that may be about to end: a joined thread is listed for another moment. Returns
+/// `false` if it has ended.
+#[track_caller]
+pub fn is_asleep_or_gone(thread: i32) -> bool {
+    asleep(thread).is_ok()
+}
+
+#[track_caller]
+fn asleep(thread: i32) -> std::io::Result<()> {
     let started = Instant::now();
     let mut last = None;
     loop {
-        let now = sleep_number(thread);
+        let now = number_of_sleep(thread)?;
         if now.is_some() && now == last {
-            return;
+            return Ok(());
         }
         assert!(started.elapsed() < Duration::from_secs(60), "thread {thread} does not wait");
         last = now;
@@ -299,13 +313,18 @@ pub fn wait_until_asleep(thread: i32) {
 /// Returns the number of a thread's present sleep; `None` if the thread is not asleep.
 #[track_caller]
 pub fn sleep_number(thread: i32) -> Option<u64> {
-    let status = match std::fs::read_to_string(format!("/proc/self/task/{thread}/status")) {
-        Ok(status) => status,
+    match number_of_sleep(thread) {
+        Ok(number) => number,
         Err(error) => panic!("thread {thread} has ended and not waited: {error}"),
-    };
+    }
+}
+
+fn number_of_sleep(thread: i32) -> std::io::Result<Option<u64>> {
+    let status = std::fs::read_to_string(format!("/proc/self/task/{thread}/status"))?;
     let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
-    let is_asleep = field("State:")?.starts_with('S');
-    is_asleep.then(|| field("voluntary_ctxt_switches:")?.parse().ok()).flatten()
+    let is_asleep = field("State:").is_some_and(|state| state.starts_with('S'));
+    let number = || field("voluntary_ctxt_switches:")?.parse().ok();
+    Ok(if is_asleep { number() } else { None })
 }
 
 /// Makes `threads` threads use a lock, with everything recorded.

@@ -158,9 +158,19 @@ fn what_fails_is_not_charged() {
             record_everything();
             lock.lock();
             let wait = || assert_eq!((lock.lock(), lock.unlock()), (0, 0));
-            scripted("pthread_mutex_lock", Ends::Unlock, wait, || {
-                scope(|scope| scope.spawn(|| denied(&lock)).join().unwrap());
-                assert_eq!(lock.unlock(), 0);
+            // Not started by the waker, where a lock of std's would be charged to it.
+            let (is_asked, is_denied) = (AtomicBool::new(false), AtomicBool::new(false));
+            scope(|scope| {
+                scope.spawn(|| {
+                    until("it is asked", || is_asked.load(Relaxed));
+                    denied(&lock);
+                    is_denied.store(true, Relaxed);
+                });
+                scripted("pthread_mutex_lock", Ends::Unlock, wait, || {
+                    is_asked.store(true, Relaxed);
+                    until("it is denied", || is_denied.load(Relaxed));
+                    assert_eq!(lock.unlock(), 0);
+                });
             });
             let seen = Seen::unmodified();
             assert_eq!((seen.charged("waker").count, seen.charged("denied")), (1, NONE));

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use rtprof_trace_check::EventType;
 use test_support::child;
-use test_support::contention::{thread_id, wait_until_asleep};
+use test_support::contention::{is_asleep_or_gone, thread_id};
 use test_support::processor;
 use test_support::recording::{Trace, record};
 use test_support::trace_go::check;
@@ -76,8 +76,8 @@ fn times() -> HashMap<String, Time> {
         let read = |file: &str| std::fs::read_to_string(path.join(file)).expect("the thread lives");
         let nanos = |text: &str| Duration::from_nanos(text.parse().expect("a number"));
         let id = path.file_name().and_then(|name| name.to_str()?.parse().ok()).expect("a number");
-        if id != thread_id() {
-            wait_until_asleep(id);
+        if id != thread_id() && !is_asleep_or_gone(id) {
+            return None;
         }
         let text = read("schedstat");
         let mut numbers = text.split_whitespace().map(nanos);
@@ -88,9 +88,9 @@ fn times() -> HashMap<String, Time> {
         let sum = |of: fn(&Computed) -> &AtomicU64| own.map_or(0, |(_, own)| of(own).load(Relaxed));
         let computed = Duration::from_nanos(sum(|own| &own.used));
         let passed = Duration::from_nanos(sum(|own| &own.passed));
-        (name, Time { computed, passed, ran, stood_in_line })
+        Some((name, Time { computed, passed, ran, stood_in_line }))
     };
-    tasks.map(time).collect()
+    tasks.filter_map(time).collect()
 }
 
 /// Returns how long the only goroutine of this name ran before `end`, according to the trace.

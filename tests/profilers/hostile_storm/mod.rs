@@ -77,10 +77,22 @@ fn nothing_breaks_and_all_is_counted() {
             assert!(actor.rounds.load(Relaxed) > 0);
         }
         until("all have ended", || num_goroutine() <= goroutines);
+        let _shown = OnPanic(|| println!("open: {:#?}", descriptors::targets()));
         until("nothing stays open", || descriptors::open() <= open);
         record_nothing();
         sums::check();
     });
+}
+
+/// Calls a function if the thread panics.
+struct OnPanic<F: Fn()>(F);
+
+impl<F: Fn()> Drop for OnPanic<F> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            (self.0)();
+        }
+    }
 }
 
 /// Lets all act until the time is over and each has had a turn, or until one fails.
