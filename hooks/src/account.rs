@@ -62,6 +62,15 @@ pub(crate) struct Charge {
     pub(crate) ticks: u64,
 }
 
+impl Charge {
+    /// Adds `waits` of `ticks` in total, `weight` times.
+    #[cfg(rtprof_interposed)]
+    pub(crate) fn add(&mut self, weight: u64, waits: u64, ticks: u64) {
+        self.waits = self.waits.saturating_add(weight.saturating_mul(waits));
+        self.ticks = self.ticks.saturating_add(weight.saturating_mul(ticks));
+    }
+}
+
 impl Account {
     pub(crate) const EMPTY: Self = Self { waiters: 0, fresh: 0, sum: 0, charged: 0 };
 

@@ -3,16 +3,20 @@
 //!
 //! ```text
 //!   home of an address           cells
-//!   ┌──────────────────┐         ┌─────────┬───────┬──────┬────────────────┐
-//!   │ waiters │ reach  │ ──────► │ address │ since │ bits │ goroutine, id  │  at the home's number, or up to `reach` further on
-//!   └──────────────────┘         └─────────┴───────┴──────┴────────────────┘
+//!   ┌──────────────────┐         ┌─────────┬───────┬──────┬───────────────┬──────┐
+//!   │ waiters │ reach  │ ──────► │ address │ since │ bits │ goroutine, id │ note │  at the home's number, or up to `reach`
+//!   └──────────────────┘         └─────────┴───────┴──────┴───────────────┴──────┘  further on
 //! ```
+//!
+//! A home and the cell of the same number are one cache line, so that most waits and wakes share a single line: each
+//! line that goes to another core and back costs as much as the rest of the hook.
 //!
 //! A thread takes the first free cell from the home of its address on, and raises the home's reach to it. A wake reads
 //! the home; mostly it shows no waiter, and that is all. Otherwise the wake looks at the cells within reach and takes
 //! the waiters that have waited longest, as the kernel does. It takes a waiter by a compare-and-swap of `since`, from
 //! the tick at which the wait began to the tick at which it ends with the lowest bit set. The thread that succeeds is
-//! charged for the wait.
+//! charged for the wait, if the waiter has chosen that: it notes how many waits this one stands for in the mutex profile.
+//! (The waiter decides, because what a charge needs must be noted before it waits.)
 //!
 //! If the lock itself is at the address, and not a word that is used for one sleep, a wait continues until the thread
 //! has the lock, through wakes after which another thread was faster. Then each unlock is charged with the ticks that
@@ -31,6 +35,7 @@
 //! None.
 
 use rtprof_runtime::primitive::AtomicU64;
+use rtprof_runtime::wait_site::{NotedSite, WaitSite};
 
 use crate::account::Charge;
 use crate::primitive::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
@@ -48,6 +53,16 @@ const IS_WOKEN: u64 = 1;
 /// Value of `since`: the thread no longer waits.
 const LEFT: u64 = IS_WOKEN;
 
+/// A cell, and the home of the same number, which has nothing to do with it.
+#[repr(align(64))]
+struct Line {
+    home: Home,
+    cell: Cell,
+}
+
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<Line>() == 64);
+
 struct Cell {
     address: AtomicUsize,
     since: AtomicU64,
@@ -55,6 +70,18 @@ struct Cell {
     /// The lower half of the goroutine's id.
     id: AtomicU32,
     bits: AtomicU32,
+    /// As in [`Note`].
+    weight: AtomicU64,
+    site: NotedSite,
+}
+
+/// What a waiter notes for the mutex profile.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Note {
+    /// How many waits this one stands for; 0 if it is not recorded.
+    pub(crate) weight: u64,
+    /// Where it waits, if that is recorded.
+    pub(crate) site: Option<&'static WaitSite>,
 }
 
 /// Two halves of a word: how many threads wait at the addresses of one home, and the largest distance of a cell that
@@ -63,8 +90,7 @@ struct Home(AtomicU64);
 
 /// The table.
 pub(crate) struct Sleepers {
-    cells: [Cell; CELLS],
-    homes: [Home; CELLS],
+    lines: [Line; CELLS],
     /// The process whose threads these are; [`UNUSED`] before the first one waits.
     process: AtomicU32,
 }
@@ -101,6 +127,10 @@ impl Cell {
         self.goroutine().is_some_and(|goroutine| goroutine.id() as u32 != self.id.load(Ordering::Relaxed))
     }
 
+    fn note(&self) -> Note {
+        Note { weight: self.weight.load(Ordering::Relaxed), site: self.site.get() }
+    }
+
     fn goroutine(&self) -> Option<&'static Goroutine> {
         // SAFETY: null, or from a reference to a slot, which is never freed.
         unsafe { self.goroutine.load(Ordering::Relaxed).as_ref() }
@@ -125,22 +155,30 @@ impl Sleepers {
     #[cfg(not(loom))]
     pub(crate) const fn new() -> Self {
         Self {
-            cells: [const {
-                Cell {
-                    address: AtomicUsize::new(FREE),
-                    since: AtomicU64::new(0),
-                    goroutine: AtomicPtr::new(core::ptr::null_mut()),
-                    id: AtomicU32::new(0),
-                    bits: AtomicU32::new(0),
+            lines: [const {
+                Line {
+                    home: Home(AtomicU64::new(0)),
+                    cell: Cell {
+                        address: AtomicUsize::new(FREE),
+                        since: AtomicU64::new(0),
+                        goroutine: AtomicPtr::new(core::ptr::null_mut()),
+                        id: AtomicU32::new(0),
+                        bits: AtomicU32::new(0),
+                        weight: AtomicU64::new(0),
+                        site: NotedSite::none(),
+                    },
                 }
             }; CELLS],
-            homes: [const { Home(AtomicU64::new(0)) }; CELLS],
             process: AtomicU32::new(UNUSED),
         }
     }
 
     fn cell(&self, home: usize, distance: usize) -> &Cell {
-        &self.cells[(home + distance) % CELLS]
+        &self.lines[(home + distance) % CELLS].cell
+    }
+
+    fn home(&self, number: usize) -> &Home {
+        &self.lines[number].home
     }
 
     /// Enters the current thread, which is about to wait at `address` and has done so since the tick `start`, which is
@@ -151,6 +189,7 @@ impl Sleepers {
         bits: u32,
         start: u64,
         goroutine: Option<&'static Goroutine>,
+        note: Note,
     ) -> Option<SleeperCell> {
         // The kernel will refuse such an address.
         if address <= FILLING || !self.is_of_this_process() {
@@ -170,9 +209,11 @@ impl Sleepers {
         cell.id.store(id, Ordering::Relaxed);
         let goroutine = goroutine.map_or(core::ptr::null_mut(), |own| (&raw const *own).cast_mut());
         cell.goroutine.store(goroutine, Ordering::Relaxed);
+        cell.weight.store(note.weight, Ordering::Relaxed);
+        cell.site.set(note.site);
         cell.since.store(start, Ordering::Release);
         cell.address.store(address, Ordering::Release);
-        self.homes[home].change(|waiters, reach| (waiters + 1, reach.max(distance as u32)));
+        self.home(home).change(|waiters, reach| (waiters + 1, reach.max(distance as u32)));
         Some(SleeperCell { home, distance, id })
     }
 
@@ -205,7 +246,7 @@ impl Sleepers {
     /// Frees a cell that the caller has marked as left.
     fn free(&self, cell: &Cell, home: usize) {
         cell.address.store(FREE, Ordering::Release);
-        self.homes[home].change(|waiters, reach| match waiters.saturating_sub(1) {
+        self.home(home).change(|waiters, reach| match waiters.saturating_sub(1) {
             0 => (0, 0),
             more => (more, reach),
         });
@@ -225,7 +266,7 @@ impl Sleepers {
 
     #[cold]
     fn free_abandoned(&self) {
-        for cell in &self.cells {
+        for Line { cell, .. } in &self.lines {
             let since = cell.since.load(Ordering::Acquire);
             if since != LEFT && cell.is_abandoned() {
                 self.free_abandoned_one(cell, since);
@@ -236,12 +277,12 @@ impl Sleepers {
     /// Whether any thread may be waiting at `address`.
     #[inline]
     pub(crate) fn are_any(&self, address: usize) -> bool {
-        self.homes[home_of(address)].read().0 != 0
+        self.home(home_of(address)).read().0 != 0
     }
 
     /// Takes, at the tick `now`, at most `count` of the threads that wait at `address` with a bit in common with
-    /// `bits`, the longest waiting first. Calls `unblock` with the goroutine of each and the tick at which it began to
-    /// wait.
+    /// `bits`, the longest waiting first. Returns the charge of those that have chosen it, as many times as they stand
+    /// for, and the site of one of them. Calls `unblock` with the goroutine of each and the tick at which it began to wait.
     pub(crate) fn wake(
         &self,
         address: usize,
@@ -249,25 +290,25 @@ impl Sleepers {
         bits: u32,
         now: u64,
         unblock: impl Fn(&'static Goroutine, u64),
-    ) -> Charge {
+    ) -> (Charge, Option<&'static WaitSite>) {
         let home = home_of(address);
         let now = rounded(now);
-        let mut charge = Charge::default();
+        let (mut charge, mut site) = (Charge::default(), None);
         let mut take = |cell: &Cell, since| {
-            let goroutine = cell.goroutine();
+            let (goroutine, note) = (cell.goroutine(), cell.note());
             let woken =
                 cell.since.compare_exchange(since, now | IS_WOKEN, Ordering::AcqRel, Ordering::Relaxed);
             if woken.is_ok() {
-                charge.waits += 1;
-                charge.ticks += now.saturating_sub(since);
+                charge.add(note.weight, 1, now.saturating_sub(since));
+                site = note.site.or(site);
                 if let Some(goroutine) = goroutine {
                     unblock(goroutine, since);
                 }
             }
         };
-        if count >= self.homes[home].read().0 {
+        if count >= self.home(home).read().0 {
             self.waiting(home, address, bits, now).for_each(|(cell, since)| take(cell, since));
-            return charge;
+            return (charge, site);
         }
         // A waiter that another thread has taken meanwhile counts too, because it was woken.
         for _ in 0..count {
@@ -277,11 +318,12 @@ impl Sleepers {
             };
             take(cell, since);
         }
-        charge
+        (charge, site)
     }
 
     /// Charges the unlock at `now` of the lock at `address` with the time that each waiter has waited since the last
-    /// charge. All go on waiting, and one of them may find the lock free. Calls `told` with the goroutine of each.
+    /// charge, if it has chosen that, as many times as it stands for. All go on waiting, and one of them may find the lock
+    /// free. Calls `told` with the goroutine of each.
     #[cfg(not(target_feature = "crt-static"))]
     pub(crate) fn charge(
         &self,
@@ -292,12 +334,11 @@ impl Sleepers {
         let now = rounded(now);
         let mut charge = Charge::default();
         for (cell, since) in self.cells_at(home_of(address), address, now) {
-            let goroutine = cell.goroutine();
+            let (goroutine, weight) = (cell.goroutine(), cell.note().weight);
             let charged =
                 cell.since.compare_exchange(since, now | IS_WOKEN, Ordering::AcqRel, Ordering::Relaxed);
             if charged.is_ok() {
-                charge.waits += u64::from(since & IS_WOKEN == 0);
-                charge.ticks += now - rounded(since);
+                charge.add(weight, u64::from(since & IS_WOKEN == 0), now - rounded(since));
                 if let Some(goroutine) = goroutine {
                     told(goroutine);
                 }
@@ -322,19 +363,19 @@ impl Sleepers {
 
     /// The cells of the waiters at an address since before `now`, with their `since`.
     fn cells_at(&self, home: usize, address: usize, now: u64) -> impl Iterator<Item = (&Cell, u64)> {
-        let (waiters, reach) = if self.is_of_this_process() { self.homes[home].read() } else { (0, 0) };
+        let (waiters, reach) = if self.is_of_this_process() { self.home(home).read() } else { (0, 0) };
         let cells = (0..=reach as usize).filter(move |_| waiters > 0);
         cells.filter_map(move |distance| {
             let cell = self.cell(home, distance);
             // `since` is read first. Then the address and the bits belong to the same wait or to a later one; if to a
             // later one, `since` has changed, and the compare-and-swap fails.
             let since = cell.since.load(Ordering::Acquire);
-            if since != LEFT && cell.is_abandoned() {
+            let is_meant =
+                since != LEFT && rounded(since) <= now && cell.address.load(Ordering::Acquire) == address;
+            if is_meant && cell.is_abandoned() {
                 self.free_abandoned_one(cell, since);
                 return None;
             }
-            let is_meant =
-                since != LEFT && rounded(since) <= now && cell.address.load(Ordering::Acquire) == address;
             is_meant.then_some((cell, since))
         })
     }
@@ -379,7 +420,7 @@ impl Sleepers {
     }
 
     fn empty(&self) {
-        for (cell, home) in self.cells.iter().zip(&self.homes) {
+        for Line { home, cell } in &self.lines {
             cell.since.store(LEFT, Ordering::Relaxed);
             cell.address.store(FREE, Ordering::Relaxed);
             home.0.store(0, Ordering::Relaxed);

@@ -5,20 +5,24 @@ use loom::sync::Arc;
 
 impl Sleepers {
     fn modelled() -> Self {
-        let cell = || Cell {
-            address: AtomicUsize::new(FREE),
-            since: AtomicU64::new(0),
-            goroutine: AtomicPtr::new(core::ptr::null_mut()),
-            id: AtomicU32::new(0),
-            bits: AtomicU32::new(0),
+        let line = || Line {
+            home: Home(AtomicU64::new(0)),
+            cell: Cell {
+                address: AtomicUsize::new(FREE),
+                since: AtomicU64::new(0),
+                goroutine: AtomicPtr::new(core::ptr::null_mut()),
+                id: AtomicU32::new(0),
+                bits: AtomicU32::new(0),
+                weight: AtomicU64::new(0),
+                site: NotedSite::none(),
+            },
         };
-        Self {
-            cells: core::array::from_fn(|_| cell()),
-            homes: core::array::from_fn(|_| Home(AtomicU64::new(0))),
-            process: AtomicU32::new(UNUSED),
-        }
+        Self { lines: core::array::from_fn(|_| line()), process: AtomicU32::new(UNUSED) }
     }
 }
+
+/// Chooses the charge.
+const CHOSEN: Note = Note { weight: 1, site: None };
 
 /// Another address, with the same home.
 const OTHER: usize = 192;
@@ -35,10 +39,10 @@ fn loom_who_is_charged_has_told() {
         // The waker is a spawned thread: loom would never run the main one between two steps of another.
         let waker = {
             let sleepers = sleepers.clone();
-            loom::thread::spawn(move || sleepers.wake(64, 1, 1, 100, |_, _| ()))
+            loom::thread::spawn(move || sleepers.wake(64, 1, 1, 100, |_, _| ()).0)
         };
         let wait = |(address, start): (usize, u64)| {
-            let place = sleepers.enter(address, 1, start, None).expect("nobody else waits");
+            let place = sleepers.enter(address, 1, start, None, CHOSEN).expect("nobody else waits");
             sleepers.leave(place).map(|woken| (address, woken))
         };
         let told: Vec<_> = [(64, 10), (OTHER, 20), (64, 30)].into_iter().filter_map(wait).collect();
@@ -62,7 +66,7 @@ fn loom_what_is_charged_was_told() {
             loom::thread::spawn(move || [100, 150].map(|now| sleepers.charge(64, now, |_| ())))
         };
         let wait = |(address, start): (usize, u64)| {
-            let place = sleepers.enter(address, 1, start, None).expect("nobody else waits");
+            let place = sleepers.enter(address, 1, start, None, CHOSEN).expect("nobody else waits");
             let charged = sleepers.leave(place)?;
             assert_eq!(address, 64, "charged for another lock");
             Some(charged - start)
@@ -86,19 +90,19 @@ fn loom_what_was_abandoned_is_freed_once() {
         let sleepers = Arc::new(Sleepers::modelled());
         let id: &'static _ = Box::leak(Box::new(loom::sync::atomic::AtomicU64::new(7)));
         let goroutine: &'static _ = Box::leak(Box::new(Goroutine::with_id(id)));
-        sleepers.enter(64, 1, 10, Some(goroutine)).expect("nobody else waits");
+        sleepers.enter(64, 1, 10, Some(goroutine), CHOSEN).expect("nobody else waits");
         id.store(8, Ordering::Relaxed);
-        let wake = |sleepers: &Sleepers, now| sleepers.wake(64, 1, 1, now, |_, _| panic!("it has ended"));
+        let wake = |sleepers: &Sleepers, now| sleepers.wake(64, 1, 1, now, |_, _| panic!("it has ended")).0;
         let waker = {
             let sleepers = sleepers.clone();
             loom::thread::spawn(move || wake(&sleepers, 100))
         };
         assert_eq!(wake(&sleepers, 15), Charge::default());
-        let place = sleepers.enter(64, 1, 20, None).expect("there are two cells");
+        let place = sleepers.enter(64, 1, 20, None, CHOSEN).expect("there are two cells");
         let woken = sleepers.leave(place);
         let charge = waker.join().unwrap();
         assert_eq!(woken, (charge.waits == 1).then_some(100), "{charge:?}");
         assert_eq!(charge.ticks, charge.waits * 80, "{charge:?}");
-        assert_eq!(sleepers.homes[home_of(64)].read(), (0, 0), "each was counted once");
+        assert_eq!(sleepers.home(home_of(64)).read(), (0, 0), "each was counted once");
     });
 }

@@ -4,6 +4,8 @@
 //! its goroutine shows the reason. (A thread that was notified while the mutex is held still shows that it waits for
 //! the condition.) [`charged`] reports what an unlock is charged.
 
+#[cfg(rtprof_interposed)]
+use rtprof_profiler::contention;
 use rtprof_runtime::hidden::{self, Calls};
 pub(crate) use rtprof_runtime::stack::SavedFrame;
 pub(crate) use rtprof_runtime::wait_reason::WaitReason;
@@ -14,6 +16,8 @@ use crate::account::{Account, Charge, Stake};
 pub(crate) use crate::primitive::goroutine::Goroutine;
 pub(crate) use crate::primitive::{clock, process, states};
 use crate::primitive::{goroutine, report};
+#[cfg(rtprof_interposed)]
+use crate::sleepers::Note;
 
 /// The shortest time that counts as a sleep, in ticks: about a microsecond. The kernel cannot put a thread to sleep and
 /// wake it in less, and a call that does not sleep takes a tenth of it.
@@ -302,12 +306,29 @@ pub(crate) fn charged(charge: Charge) {
     }
 }
 
-/// Reports a wake of threads that have waited, one of them at `waited_at`, with the caller's stack.
+/// Returns what a wait that begins now notes for the mutex profile. `site` is called if it is recorded.
+#[cfg(rtprof_interposed)]
+#[inline]
+pub(crate) fn choose(site: impl FnOnce() -> Option<&'static WaitSite>) -> Note {
+    let weight = contention::choose_wait();
+    Note { weight, site: if weight != 0 { site() } else { None } }
+}
+
+/// Reports an unlock that ends waits which were [chosen](choose), with the caller's stack.
+#[cfg(all(rtprof_interposed, not(target_feature = "crt-static")))]
+#[inline]
+pub(crate) fn charged_for_chosen(charge: Charge) {
+    if charge.waits != 0 || charge.ticks != 0 {
+        contention::chosen_mutex_event(charge.waits, charge.ticks);
+    }
+}
+
+/// Reports a wake of threads that have waited, one of them at `waited_at`, as [`charged_for_chosen`] does.
 #[cfg(rtprof_interposed)]
 #[inline]
 pub(crate) fn woke(charge: Charge, waited_at: Option<&'static WaitSite>) {
     if charge.waits != 0 {
-        rtprof_profiler::contention::wake_event(charge.waits, charge.ticks, waited_at);
+        contention::chosen_wake_event(charge.waits, charge.ticks, waited_at);
     }
 }
 

@@ -18,7 +18,8 @@
 //! thousand waits of 1 ms would outweigh a million of 1 us: golang/go#44192, golang.org/cl/299991.)
 //!
 //! A mutex event is sampled with probability 1 / fraction, whatever its length, and recorded times the
-//! fraction.
+//! fraction. Where the waiter must note something for it, the waiter decides, before it waits: each wait is chosen
+//! with this probability ([`choose_wait`]), and the event that ends it is recorded times the fraction.
 //!
 //! # Locks
 //!
@@ -158,7 +159,8 @@ pub fn block_profile_rate() -> u64 {
 /// previous one. 1 records every one, 0 (the default) none; a negative `rate` only reads. Any value is valid. Go:
 /// `runtime.SetMutexProfileFraction`.
 ///
-/// The fraction applies from the next unlock on, also to locks that are held now. Each event is scaled by the fraction
+/// The fraction applies from the next unlock on, also to locks that are held now; in unmodified code (`interpose`) from the
+/// next wait on. Each event is scaled by the fraction
 /// at which it was sampled, so totals stay true across changes.
 pub fn set_mutex_profile_fraction(rate: i64) -> i64 {
     if rate < 0 {
@@ -199,18 +201,41 @@ fn await_event(cycles: u64, stack: &[usize], labels: LabelSetId) {
 pub fn mutex_event(waits: u64, cycles: u64) {
     let fraction = MUTEX_FRACTION.load(Ordering::Acquire);
     if fraction > 0 {
-        sample_mutex(waits, cycles, fraction as u64, None);
+        sample_mutex(waits, cycles, fraction as u64);
     }
 }
 
-/// Samples as [`mutex_event`] does a wake that may have been an unlock or another event that others waited for: a
+/// Decides whether the mutex profile records the event that ends a wait which begins now. Returns how many waits it
+/// stands for; 0 if it is not recorded. Safe to call in a hook.
+#[inline]
+pub fn choose_wait() -> u64 {
+    match MUTEX_FRACTION.load(Ordering::Acquire) as u64 {
+        one_or_none @ (0 | 1) => one_or_none,
+        fraction if random::below(fraction) == 0 => fraction,
+        _ => 0,
+    }
+}
+
+/// Records the unlock that ends waits which [`choose_wait`] has chosen, with the caller's stack. They stand for `waits`
+/// of `cycles` ticks in total. Safe to call in a hook.
+#[inline]
+pub fn chosen_mutex_event(waits: u64, cycles: u64) {
+    record_chosen(waits, cycles, None);
+}
+
+/// Records as [`chosen_mutex_event`] does a wake that may have been an unlock or another event that others waited for: a
 /// notified condition, a message. The function names of its stack show later which, or else those of the site where one
 /// of the waiters has waited. Safe to call in a hook.
 #[inline]
-pub fn wake_event(waits: u64, cycles: u64, waited_at: Option<&'static WaitSite>) {
-    let fraction = MUTEX_FRACTION.load(Ordering::Acquire);
-    if fraction > 0 {
-        sample_mutex(waits, cycles, fraction as u64, Some(Wake { waited_at }));
+pub fn chosen_wake_event(waits: u64, cycles: u64, waited_at: Option<&'static WaitSite>) {
+    record_chosen(waits, cycles, Some(Wake { waited_at }));
+}
+
+#[inline(never)]
+fn record_chosen(waits: u64, cycles: u64, wake: Option<Wake>) {
+    // The profile may have been switched off meanwhile.
+    if is_mutex_profile_on() {
+        record(&MUTEX, waits as f64, cycles, wake);
     }
 }
 
@@ -230,9 +255,9 @@ fn sample_block(cycles: u64, rate: u64) {
 }
 
 #[inline(never)]
-fn sample_mutex(waits: u64, cycles: u64, fraction: u64, wake: Option<Wake>) {
+fn sample_mutex(waits: u64, cycles: u64, fraction: u64) {
     if fraction == 1 || random::below(fraction) == 0 {
-        record(&MUTEX, waits as f64 * fraction as f64, cycles.saturating_mul(fraction), wake);
+        record(&MUTEX, waits as f64 * fraction as f64, cycles.saturating_mul(fraction), None);
     }
 }
 
@@ -276,7 +301,7 @@ fn add(
     }
 }
 
-/// The additional data of a [`wake_event`].
+/// The additional data of a [`chosen_wake_event`].
 #[derive(Clone, Copy)]
 struct Wake {
     waited_at: Option<&'static WaitSite>,
@@ -289,7 +314,7 @@ pub struct BlockCount {
     pub stack: Stack<'static>,
     /// The labels of the thread or task.
     pub labels: LabelSetId,
-    /// Whether it is from [`wake_event`], so that it may not be an unlock.
+    /// Whether it is from [`chosen_wake_event`], so that it may not be an unlock.
     pub is_wake: bool,
     /// The innermost frames of the site of the first wait that this wake has ended, if it is known.
     pub waited_at: Option<Stack<'static>>,

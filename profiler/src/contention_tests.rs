@@ -128,6 +128,35 @@ fn totals_do_not_depend_on_the_fraction() {
     }
 }
 
+/// The same for waits that are chosen as they begin.
+#[test]
+fn totals_of_chosen_waits_do_not_depend_on_the_fraction() {
+    let _turn = TURN.lock();
+    let _off = off();
+    random::reseed(1_000);
+    const WAITS: u64 = 20_000;
+    for fraction in [0, 1, 2, 10, 1000] {
+        set_mutex_profile_fraction(fraction);
+        let name = format!("chosen at {fraction}");
+        let mut chosen = 0;
+        named(&name, || {
+            for _ in 0..WAITS {
+                let weight = choose_wait();
+                assert!(weight == 0 || weight == fraction as u64);
+                if weight > 0 {
+                    chosen += 1;
+                    chosen_wake_event(weight, weight * 500, None);
+                }
+            }
+        });
+        let exact = if fraction == 0 { 0.0 } else { WAITS as f64 };
+        let variance = exact * (fraction - 1).max(0) as f64;
+        let (count, ticks) = totals(mutex_counts(), &name);
+        assert_eq!((count, ticks), (chosen as f64 * fraction as f64, chosen * fraction as u64 * 500));
+        assert_near(&name, count, exact, variance);
+    }
+}
+
 /// Each event is scaled by the rate at which it was sampled.
 #[test]
 fn a_change_of_the_rate_keeps_totals() {

@@ -9,7 +9,6 @@
 //!
 //! None: see [`crate::stack::table`].
 
-use crate::listeners::{self, Listener};
 use crate::stack::kept::{Frames, KeptStack, NotedStack};
 use crate::stack::scratch::with_frames;
 use crate::stack::table::Table;
@@ -34,11 +33,11 @@ pub(crate) fn open() {
     SITES.open();
 }
 
-/// Returns the site at which the caller is about to wait. Returns `None` while the mutex profile is off, and when there
-/// is no room for another site. Safe to call in a hook.
+/// Returns the site at which the caller is about to wait. Returns `None` when there is no room for another site. Safe to
+/// call in a hook.
 #[inline]
 pub fn here() -> Option<&'static WaitSite> {
-    if listeners::listens(Listener::Mutex) { with_room(|| find(&SITES)).flatten() } else { None }
+    with_room(|| find(&SITES)).flatten()
 }
 
 #[inline(never)]

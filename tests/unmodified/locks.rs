@@ -283,3 +283,41 @@ fn a_wait_may_end_by_itself() {
         assert_eq!((seen.blocked("waiter").count, seen.charged("")), (1, NONE));
     });
 }
+
+/// At a fraction above 1 the waits are chosen, and count as often as they stand for. Both profiles have seen the same waits.
+#[test]
+fn some_waits_stand_for_all() {
+    const WAITS: i64 = 200;
+    const FRACTION: i64 = 4;
+    child::isolated("some_waits_stand_for_all", || {
+        rtprof::set_block_profile_rate(1);
+        rtprof::set_mutex_profile_fraction(FRACTION);
+        let (std, of_parking_lot) = (Mutex::new(()), parking_lot::Mutex::new(()));
+        for at in 0..WAITS {
+            scope(|scope| {
+                let (held, also_held) = (std.lock().unwrap(), of_parking_lot.lock());
+                let waiting = queue(scope, || {
+                    waiter(|| match at % 2 {
+                        0 => drop(std.lock().unwrap()),
+                        _ => drop(of_parking_lot.lock()),
+                    });
+                });
+                waker(|| drop((held, also_held)));
+                waiting.thread.join().expect("the thread ends well");
+            });
+        }
+        let seen = Seen::unmodified();
+        let (waited, charged) = (seen.blocked("waiter"), seen.charged("waker"));
+        assert_eq!(waited.count, WAITS);
+        assert_eq!(charged.count % FRACTION, 0, "each stands for as many");
+        let each = waited.nanos as f64 / WAITS as f64;
+        let sigma = ((WAITS * (FRACTION - 1)) as f64).sqrt();
+        let near = |what, value: f64, exact: f64, sigma: f64| {
+            // One run in 5e8, by chance.
+            assert!((value - exact).abs() < 6.0 * sigma, "{what}: {value} for {exact}, sigma {sigma}");
+        };
+        near("waits", charged.count as f64, WAITS as f64, sigma);
+        // Waits are about as long as each other.
+        near("nanoseconds", charged.nanos as f64, waited.nanos as f64, 2.0 * sigma * each);
+    });
+}

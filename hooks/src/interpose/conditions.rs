@@ -21,7 +21,7 @@ use super::futex::SLEEPERS;
 use super::locks;
 use super::watch::unwatched;
 use super::within;
-use crate::sleepers;
+use crate::sleepers::{self, Note};
 use crate::wait::{self, Wait};
 
 type Of = unsafe extern "C" fn(*mut pthread_cond_t) -> c_int;
@@ -184,12 +184,13 @@ fn interposed_wait(
     }
     let before = errno();
     // SAFETY: the calling thread holds the mutex, and unlocks it in the call.
-    wait::charged(unsafe { locks::charge(mutex) });
+    wait::charged_for_chosen(unsafe { locks::charge(mutex) });
     let start = sleepers::rounded(clock::ticks());
     within::enter_wait(mark.set());
     // A cancelled thread is unwound, and leaves its cell behind: see `sleepers`.
     let wait = ManuallyDrop::new(Wait::begin_at(WaitReason::CondWait, start));
-    let place = SLEEPERS.enter(condition.addr(), c_uint::MAX, start, wait.goroutine());
+    // No unlock ends this wait.
+    let place = SLEEPERS.enter(condition.addr(), c_uint::MAX, start, wait.goroutine(), Note::default());
     within::wait_at(place);
     set_errno(before);
     let result = call();
@@ -223,8 +224,11 @@ fn interposed_wake(condition: *mut pthread_cond_t, count: c_uint) {
     set_errno(before);
 }
 
-/// Marks the goroutine, whose wait began at `start`, as runnable.
+/// Records that the goroutine, whose wait began at `start`, can run, as for a futex.
 fn unblock(goroutine: &Goroutine, start: u64) {
+    if !rtprof_tracer::is_enabled() {
+        return;
+    }
     let waits = |state| {
         state == State::Waiting(WaitReason::CondWait)
             && goroutine.waiting() == Some((WaitReason::CondWait, start))

@@ -4,7 +4,6 @@
 //! The function is the C library's, instruction by instruction, with one comparison added. It keeps nothing on the
 //! stack, so that every system call works as before, `clone` too.
 
-use core::cell::Cell;
 use core::ffi::{c_int, c_long};
 use core::mem::ManuallyDrop;
 
@@ -168,10 +167,7 @@ fn interposed_wait(word: usize, bits: u32, call: impl FnOnce() -> c_long) -> c_l
     within::enter_wait(mark.set());
     let start = sleepers::rounded(yields::start_of_wait());
     let mut wait = ManuallyDrop::new(Wait::begin_at(WaitReason::Sync, start));
-    if let Some(own) = wait.goroutine() {
-        own.wait_site().set(wait_site::here());
-    }
-    let place = SLEEPERS.enter(word, bits, start, wait.goroutine());
+    let place = SLEEPERS.enter(word, bits, start, wait.goroutine(), wait::choose(wait_site::here));
     within::wait_at(place);
     set_errno(before);
     let result = call();
@@ -198,18 +194,17 @@ fn interposed_wake(word: usize, count: u32, bits: u32) {
         return;
     }
     let before = errno();
-    let waited_at = Cell::new(None);
-    let charge = SLEEPERS.wake(word, count, bits, clock::ticks(), |goroutine, start| {
-        // The goroutine waits until it is woken below. If it runs already, this is where it waited last.
-        waited_at.set(goroutine.wait_site().get());
-        unblock(goroutine, start);
-    });
-    wait::woke(charge, waited_at.get());
+    let (charge, waited_at) = SLEEPERS.wake(word, count, bits, clock::ticks(), unblock);
+    wait::woke(charge, waited_at);
     set_errno(before);
 }
 
-/// The goroutine, whose wait began at `start`, can run.
+/// Records that the goroutine, whose wait began at `start`, can run. Without a trace it says so itself when it runs: its state
+/// is in memory that its thread uses, and to write to it from here takes longer than the rest of the wake.
 fn unblock(goroutine: &Goroutine, start: u64) {
+    if !rtprof_tracer::is_enabled() {
+        return;
+    }
     let waits = |state| {
         state == State::Waiting(WaitReason::Sync) && goroutine.waiting() == Some((WaitReason::Sync, start))
     };

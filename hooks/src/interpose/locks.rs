@@ -166,7 +166,8 @@ fn interposed_wait(mutex: *mut pthread_mutex_t, call: impl FnOnce() -> c_int) ->
     within::enter_wait(mark.set());
     let start = sleepers::rounded(clock::ticks());
     let mut wait = ManuallyDrop::new(Wait::begin_at(WaitReason::MutexLock, start));
-    let place = SLEEPERS.enter(mutex.addr(), c_uint::MAX, start, wait.goroutine());
+    let note = wait::choose(|| None);
+    let place = SLEEPERS.enter(mutex.addr(), c_uint::MAX, start, wait.goroutine(), note);
     within::wait_at(place);
     set_errno(before);
     let result = call();
@@ -195,7 +196,7 @@ fn interposed_unlock(mutex: *mut pthread_mutex_t, call: impl FnOnce() -> c_int) 
     let result = call();
     // After the unlock, so that other threads do not wait for the recording.
     let after = errno();
-    wait::charged(charge);
+    wait::charged_for_chosen(charge);
     set_errno(after);
     result
 }
@@ -220,6 +221,7 @@ pub(super) unsafe fn charge(mutex: *mut pthread_mutex_t) -> Charge {
     let longest: Cell<Option<(u64, &Goroutine)>> = Cell::new(None);
     let charge = SLEEPERS.charge(mutex.addr(), now, |goroutine| {
         if wakes_one
+            && rtprof_tracer::is_enabled()
             && goroutine.state().state() == State::Waiting(WaitReason::MutexLock)
             && let Some((WaitReason::MutexLock, start)) = goroutine.waiting()
             && longest.get().is_none_or(|(longest, _)| start < longest)

@@ -17,7 +17,6 @@ use crate::state::{Now, State, StateWord};
 use crate::task::Task;
 use crate::thread_create::ThreadBucket;
 use crate::wait_reason::WaitReason;
-use crate::wait_site::NotedSite;
 
 /// Tries of a reader while goroutines keep beginning and ending in the slot.
 const TRIES: usize = 8;
@@ -45,7 +44,6 @@ pub struct Goroutine {
     /// The innermost task that its thread polls.
     polls: AtomicRef<Task>,
     thread_number: AtomicU64,
-    wait_site: NotedSite,
     name: Name,
     index: SlotIndex,
 }
@@ -103,12 +101,6 @@ impl Goroutine {
     /// hook.
     pub fn set_thread_number(&self, number: u64) {
         self.thread_number.store(number, Relaxed);
-    }
-
-    /// Returns the site of its last wait that another goroutine can end. Noted by the goroutine itself, before it
-    /// waits.
-    pub fn wait_site(&self) -> &NotedSite {
-        &self.wait_site
     }
 
     /// Returns the innermost task that its thread polls. Safe to call in a hook.
@@ -232,7 +224,6 @@ impl Goroutine {
         self.describe(identity.name, identity.origin);
         self.set_polls(None);
         self.set_thread_number(0);
-        self.wait_site.set(None);
         // A thread that was cancelled in a call has not left its note.
         self.call.end();
         self.id.store(identity.id, Release);
