@@ -6,7 +6,7 @@
 //! Problem: the kernel has no compare-and-swap for actions. Between our look at an action and our change of it the program
 //! may install another one, and one more while we put that back. Scheme: each change returns the action that it has
 //! displaced. If that is not the one that we have set or seen last, the program has set it meanwhile, and it is put back in
-//! turn ([`change`]), until the program's last action is in place.
+//! turn (`change`), until the program's last action is in place.
 
 use core::ffi::{c_int, c_void};
 use core::mem::zeroed;
