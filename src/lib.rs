@@ -21,8 +21,8 @@ pub use rtprof_http::{InitError, init};
 #[cfg(feature = "pprof")]
 pub use rtprof_pprof_out::stack;
 pub use rtprof_profiler::contention::{
-    block_profile_kinds, block_profile_rate, set_block_profile_kinds, set_block_profile_rate,
-    set_mutex_profile_fraction,
+    BudgetError, block_profile_kinds, block_profile_rate, clear_profile_budget, profile_budget,
+    set_block_profile_kinds, set_block_profile_rate, set_mutex_profile_fraction, set_profile_budget,
 };
 pub use rtprof_profiler::mem::{advance_cycle, flush_cycle, live_heap_estimate, set_max_stacks};
 pub use rtprof_profiler::rate::{mem_profile_rate, set_mem_profile_rate};

@@ -115,6 +115,19 @@ fn row(page: &mut String, profile: &Profile) {
     let _ = writeln!(page, "</td><td>{}</td></tr>", description(profile.name()));
 }
 
+/// Describes the budget of the block and mutex profiles, and the rates that it has led to.
+fn budget(percent: f64) -> String {
+    let [block, mutex] = contention::raised_rates();
+    let mut text = format!("{percent} % of the processor time");
+    if let Some(rate) = block {
+        let _ = write!(text, "; block: one sample in {} ns now, {} ns at most", rate.now, rate.most);
+    }
+    if let Some(fraction) = mutex {
+        let _ = write!(text, "; mutex: one in {} now, {} at most", fraction.now, fraction.most);
+    }
+    text
+}
+
 fn totals(page: &mut String) {
     let process = Process::read();
     let unknown = || "not known here".to_owned();
@@ -159,6 +172,11 @@ fn totals(page: &mut String) {
             "Mutex profile fraction",
             off(fraction != 0, format!("one contended unlock in {fraction}")),
             "set_mutex_profile_fraction; 1 is every one, 0 nothing",
+        ),
+        (
+            "Budget of these two",
+            contention::profile_budget().map_or_else(|| "none".to_owned(), budget),
+            "set_profile_budget; while events are too frequent for it, threads sample at larger rates",
         ),
         (
             "CPU samples are taken",

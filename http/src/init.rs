@@ -5,7 +5,10 @@ use std::fmt;
 use std::io;
 use std::str::FromStr;
 
-use rtprof_profiler::contention::{block_profile_rate, set_block_profile_rate, set_mutex_profile_fraction};
+use rtprof_profiler::contention::{
+    block_profile_rate, clear_profile_budget, is_budget, profile_budget, set_block_profile_rate,
+    set_mutex_profile_fraction, set_profile_budget,
+};
 use rtprof_profiler::rate::set_mem_profile_rate;
 
 use crate::listen::ReachedByOthers;
@@ -18,12 +21,15 @@ const TOKEN: &str = "RTPROF_TOKEN";
 const MEM_RATE: &str = "RTPROF_MEM_PROFILE_RATE";
 const BLOCK_RATE: &str = "RTPROF_BLOCK_PROFILE_RATE";
 const MUTEX_FRACTION: &str = "RTPROF_MUTEX_PROFILE_FRACTION";
+const BUDGET: &str = "RTPROF_BUDGET";
 
 const DEFAULT_ADDRESS: &str = "127.0.0.1:6060";
 /// Every wait of 10 µs and more, shorter ones in proportion.
 const DEFAULT_BLOCK_RATE: u64 = 10_000;
 /// One contended unlock in ten.
 const DEFAULT_MUTEX_FRACTION: i64 = 10;
+/// Percent of the processor time.
+const DEFAULT_BUDGET: f64 = 1.0;
 
 /// Starts profiling for a service: serves `/debug/pprof/` on a thread of rtprof, and switches the block and mutex
 /// profiles on at rates for production. Call it once, at the beginning of `main`. The operator changes what it does
@@ -38,9 +44,14 @@ const DEFAULT_MUTEX_FRACTION: i64 = 10;
 /// | `RTPROF_MEM_PROFILE_RATE` | allocated bytes per sample; 1 records all, 0 nothing | as before, 524288 |
 /// | `RTPROF_BLOCK_PROFILE_RATE` | nanoseconds of waiting per sample; 1 records all, 0 nothing | 10000 |
 /// | `RTPROF_MUTEX_PROFILE_FRACTION` | contended unlocks per sample; 1 records all, 0 nothing | 10 |
+/// | `RTPROF_BUDGET` | percent of the processor time that samples of the block and mutex profiles may take; `off`: any | 1 |
+///
+/// While waits are so frequent that samples at these rates would take more than the budget, rtprof samples at larger rates:
+/// then a rate of 1 does not record all ([`set_profile_budget`]).
 ///
 /// An empty variable counts as absent; with `RTPROF=off` the others are not read. Rates other than 0 that the program
-/// has set before the call remain, unless a variable is set; so does a heap rate of 0. The heap profile needs the
+/// has set before the call remain, unless a variable is set; so does a heap rate of 0. A program that has set a budget,
+/// or the rate of the block or the mutex profile, gets no other budget without the variable. The heap profile needs the
 /// program's `#[global_allocator]` in any case.
 ///
 /// Returns the server, which runs on if it is dropped; `None` if it is switched off.
@@ -140,6 +151,13 @@ struct Settings {
     mem_rate: Option<usize>,
     block_rate: Option<u64>,
     mutex_fraction: Option<i64>,
+    budget: Option<Budget>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Budget {
+    Off,
+    Percent(f64),
 }
 
 impl Settings {
@@ -151,6 +169,7 @@ impl Settings {
         mem_rate: None,
         block_rate: None,
         mutex_fraction: None,
+        budget: None,
     };
 
     /// Reads all variables before anything is changed.
@@ -191,6 +210,7 @@ impl Settings {
                 "a number up to 4294967295, 0 for no samples",
             )?
             .map(i64::from),
+            budget: text(BUDGET)?.map(budget).transpose()?,
         })
     }
 
@@ -204,13 +224,21 @@ impl Settings {
         if let Some(bytes) = self.mem_rate {
             set_mem_profile_rate(bytes);
         }
-        // Without a variable, a rate that the program has set remains.
-        let block = self.block_rate.or((block_profile_rate() == 0).then_some(DEFAULT_BLOCK_RATE));
-        if let Some(nanos) = block {
+        // Without a variable, a rate or a budget that the program has set remains.
+        let (has_block, has_mutex) = (block_profile_rate() != 0, set_mutex_profile_fraction(-1) != 0);
+        let is_untouched = !has_block && !has_mutex && profile_budget().is_none();
+        // Before the rates: no event is sampled without it.
+        match self.budget.or(is_untouched.then_some(Budget::Percent(DEFAULT_BUDGET))) {
+            Some(Budget::Off) => clear_profile_budget(),
+            Some(Budget::Percent(percent)) => {
+                set_profile_budget(percent).expect("the variable was checked");
+            }
+            None => {}
+        }
+        if let Some(nanos) = self.block_rate.or((!has_block).then_some(DEFAULT_BLOCK_RATE)) {
             set_block_profile_rate(nanos);
         }
-        let is_unset = set_mutex_profile_fraction(-1) == 0;
-        if let Some(fraction) = self.mutex_fraction.or(is_unset.then_some(DEFAULT_MUTEX_FRACTION)) {
+        if let Some(fraction) = self.mutex_fraction.or((!has_mutex).then_some(DEFAULT_MUTEX_FRACTION)) {
             set_mutex_profile_fraction(fraction);
         }
         let Some(address) = self.address else { return Ok(None) };
@@ -226,6 +254,18 @@ fn switch(name: &'static str, value: Option<String>) -> Result<Option<bool>, Ini
         "off" | "0" | "false" => Ok(Some(false)),
         _ => Err(InitError::Variable { name, value, expected: "on or off" }),
     }
+}
+
+fn budget(value: String) -> Result<Budget, InitError> {
+    if value.eq_ignore_ascii_case("off") {
+        return Ok(Budget::Off);
+    }
+    let percent = value.strip_suffix('%').unwrap_or(&value).trim_end().parse().ok();
+    percent.filter(|&percent| is_budget(percent)).map(Budget::Percent).ok_or(InitError::Variable {
+        name: BUDGET,
+        value,
+        expected: "percent of the processor time, more than 0 and at most 100, or off",
+    })
 }
 
 fn number<T: FromStr>(
@@ -253,6 +293,7 @@ mod tests {
         assert!(defaults.is_on && !defaults.allow_remote);
         assert_eq!(defaults.address.as_deref(), Some("127.0.0.1:6060"));
         assert_eq!((defaults.mem_rate, defaults.block_rate, defaults.mutex_fraction), (None, None, None));
+        assert_eq!(defaults.budget, None);
         // Kubernetes sets variables that begin with the name of a service.
         assert_eq!(
             read(&[("RTPROF_ADDR", " "), ("RTPROF", ""), ("RTPROF_PORT", "tcp://10.0.0.1")]),
@@ -265,6 +306,7 @@ mod tests {
             ("RTPROF_MEM_PROFILE_RATE", "1"),
             ("RTPROF_BLOCK_PROFILE_RATE", "0"),
             ("RTPROF_MUTEX_PROFILE_FRACTION", "100"),
+            ("RTPROF_BUDGET", "0.5"),
         ]);
         let expected = Settings {
             is_on: true,
@@ -274,10 +316,13 @@ mod tests {
             mem_rate: Some(1),
             block_rate: Some(0),
             mutex_fraction: Some(100),
+            budget: Some(Budget::Percent(0.5)),
         };
         assert_eq!(set, Ok(expected));
         assert_eq!(read(&[("RTPROF_ADDR", "off")]).unwrap().address, None);
         assert_eq!(read(&[("RTPROF_ADDR", "OFF")]).unwrap().address, None);
+        assert_eq!(read(&[("RTPROF_BUDGET", "Off")]).unwrap().budget, Some(Budget::Off));
+        assert_eq!(read(&[("RTPROF_BUDGET", "100 %")]).unwrap().budget, Some(Budget::Percent(100.0)));
         assert_eq!(read(&[("RTPROF", "OFF"), ("RTPROF_BLOCK_PROFILE_RATE", "x")]), Ok(Settings::OFF));
     }
 
@@ -290,6 +335,11 @@ mod tests {
             ("RTPROF_MEM_PROFILE_RATE", "512k"),
             ("RTPROF_BLOCK_PROFILE_RATE", "-1"),
             ("RTPROF_MUTEX_PROFILE_FRACTION", "4294967296"),
+            ("RTPROF_BUDGET", "0"),
+            ("RTPROF_BUDGET", "-1"),
+            ("RTPROF_BUDGET", "NaN"),
+            ("RTPROF_BUDGET", "101"),
+            ("RTPROF_BUDGET", "some"),
         ] {
             let error = read(&[(name, value)]).unwrap_err();
             assert!(error.contains(name) && error.contains(value) && error.contains("must be"), "{error}");

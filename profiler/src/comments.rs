@@ -3,14 +3,40 @@
 use rtprof_runtime::counters::{COUNTERS, CountedProfile};
 use rtprof_runtime::thread_create;
 
-use crate::{contention, mem, rate};
+use crate::contention::{self, Raised};
+use crate::{mem, rate};
 
-/// Returns the comments of this profile: a sentence for every count that is not zero and concerns it, and the likely
-/// reason if the profile is empty.
+/// Returns the comments of this profile: a sentence for every count that is not zero and concerns it, the rates that are in
+/// force if they are not those that were set, and the likely reason if the profile is empty.
 pub fn of(profile: CountedProfile) -> Vec<String> {
     let mut sentences = COUNTERS.sentences(profile);
-    sentences.extend(why_empty(profile).map(|reason| format!("rtprof: {reason}")));
+    let raised = raised_rate(profile);
+    let reason = why_empty(profile).map(str::to_owned);
+    sentences.extend(raised.into_iter().chain(reason).map(|sentence| format!("rtprof: {sentence}")));
     sentences
+}
+
+/// Describes the rate of the profile, if the budget has raised it.
+fn raised_rate(profile: CountedProfile) -> Option<String> {
+    let percent = contention::profile_budget()?;
+    let [block, mutex] = contention::raised_rates();
+    match profile {
+        CountedProfile::Block => block.map(|Raised { now, most }| {
+            let set = contention::block_profile_rate();
+            format!(
+                "waits are too frequent for a sample in {set} ns within the budget of {percent} % of the processor time: it \
+                 is one in {now} ns now, and was one in {most} ns at most; each sample has the weight of its rate"
+            )
+        }),
+        CountedProfile::Mutex => mutex.map(|Raised { now, most }| {
+            let set = contention::set_mutex_profile_fraction(-1);
+            format!(
+                "contended unlocks are too frequent for one sample in {set} within the budget of {percent} % of the processor \
+                 time: it is one in {now} now, and was one in {most} at most; each sample has the weight of its fraction"
+            )
+        }),
+        _ => None,
+    }
 }
 
 fn why_empty(profile: CountedProfile) -> Option<&'static str> {

@@ -21,6 +21,9 @@
 //! fraction. Where the waiter must note something for it, the waiter decides, before it waits: each wait is chosen
 //! with this probability ([`choose_wait`]), and the event that ends it is recorded times the fraction.
 //!
+//! With a budget ([`set_profile_budget`]) threads sample at larger rates than those that were set, while events are
+//! frequent. Everywhere below a rate is the one in force for this thread, which the module `governor` computes.
+//!
 //! # Locks
 //!
 //! None. A hook captures its stack, finds or makes its bucket ([`rtprof_runtime::stack::table`]), and adds to two
@@ -42,6 +45,10 @@ use rtprof_runtime::wait_site::WaitSite;
 
 use crate::block_kinds::BlockKinds;
 use crate::block_record::BlockRecord;
+use crate::governor::{self, Profile};
+pub use crate::governor::{
+    BudgetError, Raised, clear_profile_budget, is_budget, profile_budget, set_profile_budget,
+};
 
 /// The number of distinct (stack, labels) that each of the two profiles stores.
 const MAX_STACKS: usize = 1 << 16;
@@ -181,7 +188,8 @@ pub fn block_event(cycles: u64) {
     // Acquire: a thread that reads a rate sees what `init::open` has made.
     let rate = BLOCK_RATE.load(Ordering::Acquire);
     if rate != 0 {
-        sample_block(cycles.max(1), rate);
+        let cycles = cycles.max(1);
+        sample_block(cycles, governor::block_rate(rate, cycles));
     }
 }
 
@@ -189,9 +197,15 @@ pub fn block_event(cycles: u64) {
 /// to call in a hook.
 fn await_event(cycles: u64, stack: &[usize], labels: LabelSetId) {
     let rate = BLOCK_RATE.load(Ordering::Acquire);
-    if rate != 0 && is_block_sampled(cycles, rate) {
+    if rate == 0 {
+        return;
+    }
+    let rate = governor::block_rate(rate, cycles);
+    if is_block_sampled(cycles, rate) {
         let (count, cycles) = block_weight(cycles, rate);
-        add(&BLOCK, BlockKey { labels, is_wake: false }, stack, count, cycles, None);
+        governor::sampled(Profile::Block, || {
+            add(&BLOCK, BlockKey { labels, is_wake: false }, stack, count, cycles, None);
+        });
     }
 }
 
@@ -201,7 +215,7 @@ fn await_event(cycles: u64, stack: &[usize], labels: LabelSetId) {
 pub fn mutex_event(waits: u64, cycles: u64) {
     let fraction = MUTEX_FRACTION.load(Ordering::Acquire);
     if fraction > 0 {
-        sample_mutex(waits, cycles, fraction as u64);
+        sample_mutex(waits, cycles, governor::mutex_fraction(fraction as u64, 1));
     }
 }
 
@@ -209,11 +223,17 @@ pub fn mutex_event(waits: u64, cycles: u64) {
 /// stands for; 0 if it is not recorded. Safe to call in a hook.
 #[inline]
 pub fn choose_wait() -> u64 {
-    match MUTEX_FRACTION.load(Ordering::Acquire) as u64 {
-        one_or_none @ (0 | 1) => one_or_none,
-        fraction if random::below(fraction) == 0 => fraction,
-        _ => 0,
+    let fraction = MUTEX_FRACTION.load(Ordering::Acquire) as u64;
+    if fraction == 0 {
+        return 0;
     }
+    // A stack is taken here, and another one where the wait is ended.
+    let fraction = governor::mutex_fraction(fraction, 2);
+    if fraction != 1 && random::below(fraction) != 0 {
+        return 0;
+    }
+    governor::count_sample(Profile::Mutex);
+    fraction
 }
 
 /// Records the unlock that ends waits which [`choose_wait`] has chosen, with the caller's stack. They stand for `waits`
@@ -235,7 +255,7 @@ pub fn chosen_wake_event(waits: u64, cycles: u64, waited_at: Option<&'static Wai
 fn record_chosen(waits: u64, cycles: u64, wake: Option<Wake>) {
     // The profile may have been switched off meanwhile.
     if is_mutex_profile_on() {
-        record(&MUTEX, waits as f64, cycles, wake);
+        governor::sampled(Profile::Mutex, || record(&MUTEX, waits as f64, cycles, wake));
     }
 }
 
@@ -246,18 +266,32 @@ pub fn is_mutex_profile_on() -> bool {
     MUTEX_FRACTION.load(Ordering::Acquire) > 0
 }
 
+/// Returns the rates of the block and the mutex profile to which the budget has led: in nanoseconds, and as a fraction.
+/// `None` where there is no budget, or it has raised none.
+pub fn raised_rates() -> [Option<Raised>; 2] {
+    if profile_budget().is_none() {
+        return [None; 2];
+    }
+    let nanos = |ticks: u64| (ticks as f64 * clock::NANOS as f64 / clock::ticks_per_second() as f64) as u64;
+    let block = governor::raised(Profile::Block, BLOCK_RATE.load(Ordering::Relaxed))
+        .map(|raised| Raised { now: nanos(raised.now), most: nanos(raised.most) });
+    let fraction = MUTEX_FRACTION.load(Ordering::Relaxed) as u64;
+    [block, governor::raised(Profile::Mutex, fraction)]
+}
+
 #[inline(never)]
 fn sample_block(cycles: u64, rate: u64) {
     if is_block_sampled(cycles, rate) {
         let (count, cycles) = block_weight(cycles, rate);
-        record(&BLOCK, count, cycles, None);
+        governor::sampled(Profile::Block, || record(&BLOCK, count, cycles, None));
     }
 }
 
 #[inline(never)]
 fn sample_mutex(waits: u64, cycles: u64, fraction: u64) {
     if fraction == 1 || random::below(fraction) == 0 {
-        record(&MUTEX, waits as f64 * fraction as f64, cycles.saturating_mul(fraction), None);
+        let (waits, cycles) = (waits as f64 * fraction as f64, cycles.saturating_mul(fraction));
+        governor::sampled(Profile::Mutex, || record(&MUTEX, waits, cycles, None));
     }
 }
 
@@ -350,4 +384,4 @@ fn counts(buckets: &'static Buckets) -> Vec<BlockCount> {
 
 #[cfg(all(test, not(loom)))]
 #[path = "contention_tests.rs"]
-mod tests;
+pub(crate) mod tests;

@@ -4,15 +4,18 @@
 //! the generator or the order of draws changes. Each estimate has about a thousand samples, which is near enough to
 //! normal for that.
 
+use core::sync::atomic::AtomicBool;
 use rtprof_runtime::clock::{NANOS, ticks_per_second};
-use rtprof_runtime::counters::COUNTERS;
+
+use rtprof_runtime::counters::{COUNTERS, CountedProfile};
 use rtprof_runtime::fork_lock::ForkLock;
 use rtprof_runtime::labels::{do_with, resolve};
 
 use super::*;
+use crate::comments;
 
 /// Serialises the tests that change the rates, which belong to the process.
-static TURN: ForkLock = ForkLock::new();
+pub(crate) static TURN: ForkLock = ForkLock::new();
 
 /// Guard that switches both profiles off when dropped, before the next test takes its turn.
 struct Off;
@@ -21,6 +24,7 @@ impl Drop for Off {
     fn drop(&mut self) {
         set_block_profile_rate(0);
         set_mutex_profile_fraction(0);
+        clear_profile_budget();
     }
 }
 
@@ -352,4 +356,78 @@ fn a_full_table_keeps_totals() {
     let sums = (counts.iter().map(|count| count.count).sum(), counts.iter().map(|count| count.cycles).sum());
     assert_eq!(sums, (3.0 * STACKS as f64, 3 * STACKS * (STACKS - 1) / 2));
     assert!(COUNTERS.waits_over_stack_limit.get() > over, "and the profile says so");
+}
+
+/// The budget raises both rates, the totals stay, and comments say what was in force. Without it all is recorded again.
+#[test]
+fn a_budget_raises_rates_and_keeps_totals() {
+    let _turn = TURN.lock();
+    let _off = off();
+    random::reseed(74);
+    governor::forget();
+    set_block_profile_rate(1);
+    set_mutex_profile_fraction(1);
+    set_profile_budget(20.0).unwrap();
+    assert_eq!(profile_budget(), Some(20.0));
+    const EVENTS: u64 = 300_000;
+    let ticks = ticks_per_second() / 1_000_000;
+    named("a budget", || {
+        for _ in 0..EVENTS {
+            block_event(ticks);
+            mutex_event(1, ticks);
+        }
+    });
+    let [Some(block), Some(mutex)] = raised_rates() else { panic!("the rates are raised") };
+    assert!(block.most > 1 && block.most >= block.now && mutex.most > 1 && mutex.most >= mutex.now);
+    for (counts, most) in [(block_counts(), block.most as f64 / 1e3), (mutex_counts(), mutex.most as f64)] {
+        let (count, recorded) = totals(counts, "a budget");
+        // The largest rate gives the largest variance.
+        let variance = EVENTS as f64 * most.max(1.0);
+        assert_near("events", count, EVENTS as f64, variance);
+        assert_near("ticks", recorded as f64 / ticks as f64, EVENTS as f64, variance);
+    }
+    for (profile, rate) in [(CountedProfile::Block, block.most), (CountedProfile::Mutex, mutex.most)] {
+        let comments = comments::of(profile);
+        let (budget, rate) = ("budget of 20 %", format!("one in {rate}"));
+        assert!(comments.iter().any(|text| text.contains(budget) && text.contains(&rate)), "{comments:?}");
+    }
+    clear_profile_budget();
+    assert_eq!((raised_rates(), profile_budget()), ([None; 2], None));
+    named("no budget", || (0..100).for_each(|_| block_event(1)));
+    assert_eq!(totals(block_counts(), "no budget").0, 100.0);
+}
+
+/// Several threads sample while the program changes budget and rates.
+#[test]
+fn budgets_change_while_events_are_sampled() {
+    let _turn = TURN.lock();
+    let _off = off();
+    governor::forget();
+    set_block_profile_rate(1000);
+    const EVENTS: u64 = 100_000;
+    let ticks = ticks_per_second() / 1_000_000;
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..3)
+            .map(|_| scope.spawn(|| named("budgets change", || (0..EVENTS).for_each(|_| block_event(ticks)))))
+            .collect();
+        scope.spawn(|| {
+            for at in 0.. {
+                set_profile_budget([10.0, 20.0, 100.0][at % 3]).unwrap();
+                if at % 5 == 0 {
+                    clear_profile_budget();
+                }
+                if is_over.load(Ordering::Relaxed) {
+                    break;
+                }
+            }
+        });
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    let most = governor::raised(Profile::Block, 0).map_or(0, |raised| raised.most) as f64 / ticks as f64;
+    let variance = 3.0 * EVENTS as f64 * most.max(1.0);
+    assert_near("waits", totals(block_counts(), "budgets change").0, 3.0 * EVENTS as f64, variance);
 }

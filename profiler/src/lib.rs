@@ -11,7 +11,7 @@
 //! |---|---|
 //! | [`sampling`], [`rate`] | which allocations are sampled, and the weight of each sample |
 //! | [`mem`], [`mem_record`], [`cycle`], [`cut`] | how events become a consistent profile while the program continues |
-//! | [`contention`] | which waits are sampled, and what is recorded of them |
+//! | [`contention`], `governor` | which waits are sampled, at which rate, and what is recorded of them |
 //! | [`cpu`] | which code uses the processors |
 //! | [`comments`] | a profile's remarks to its reader, besides the counts |
 
@@ -28,6 +28,7 @@ pub mod cpu;
 pub mod cut;
 pub mod cycle;
 mod goroutine_profile;
+mod governor;
 pub mod init;
 pub mod mem;
 mod mem_profile;

@@ -1,0 +1,241 @@
+//! The governor against simulated programs, whose processor time and costs are numbers.
+
+use rtprof_runtime::random;
+
+use super::*;
+use crate::contention::tests::TURN;
+
+/// One nanosecond is one tick, and the allowance is in ticks per nanosecond.
+const BUDGET: f64 = 0.01;
+const COST: f64 = 1500.0;
+
+/// A thread that waits: its account, its processor time and what its profile has recorded.
+struct Thread {
+    account: Account,
+    now: f64,
+    settled: f64,
+    /// The processor time for samples.
+    spent: f64,
+    /// The waits and their ticks: as they were, as they were recorded, and the variance of that.
+    exact: [f64; 2],
+    recorded: [f64; 2],
+    variance: [f64; 2],
+}
+
+impl Thread {
+    fn new() -> Self {
+        TICKS.store(1f64.to_bits(), Ordering::Relaxed);
+        let (exact, recorded, variance) = Default::default();
+        Self { account: Account::new(), now: 0.0, settled: 0.0, spent: 0.0, exact, recorded, variance }
+    }
+
+    fn rate(&mut self, profile: Profile, set: u64, demand: impl FnOnce(u64) -> u64) -> u64 {
+        let allowance = BUDGET.to_bits();
+        if self.account.is_due(profile, set, allowance) {
+            self.account.settle(profile, set, allowance, self.now - self.settled);
+            self.settled = self.now;
+        }
+        self.account.shares[profile as usize].count_event(demand)
+    }
+
+    fn sample(&mut self, profile: Profile) {
+        self.now += COST;
+        self.spent += COST;
+        self.account.shares[profile as usize].count_sample(COST);
+    }
+
+    fn count(&mut self, probability: f64, is_sampled: bool, ticks: f64) {
+        for (at, value) in [1.0, ticks].into_iter().enumerate() {
+            self.exact[at] += value;
+            self.variance[at] += value * value * (1.0 - probability) / probability;
+            if is_sampled {
+                self.recorded[at] += value / probability;
+            }
+        }
+    }
+
+    /// Uses `work` nanoseconds, and waits for `ticks`.
+    fn wait(&mut self, set: u64, work: f64, ticks: u64) {
+        self.now += work;
+        let rate = self.rate(Profile::Block, set, |rate| ticks.min(rate));
+        let is_sampled = ticks >= rate || random::below(rate) < ticks;
+        if is_sampled {
+            self.sample(Profile::Block);
+        }
+        self.count((ticks as f64 / rate as f64).min(1.0), is_sampled, ticks as f64);
+    }
+
+    /// Uses `work` nanoseconds, and gives up a lock for which another thread has waited.
+    fn unlock(&mut self, set: u64, work: f64, ticks: u64) {
+        self.now += work;
+        let rate = self.rate(Profile::Mutex, set, |_| 1);
+        let is_sampled = random::below(rate) == 0;
+        if is_sampled {
+            self.sample(Profile::Mutex);
+        }
+        self.count(1.0 / rate as f64, is_sampled, ticks as f64);
+    }
+
+    fn assert_unbiased(&self, what: &str) {
+        for (at, exact) in self.exact.into_iter().enumerate() {
+            let (off, sigma) = ((self.recorded[at] - exact).abs(), self.variance[at].sqrt());
+            // A sum of fractions is exact up to its last bits.
+            assert!(
+                off <= 6.0 * sigma + exact * 1e-9,
+                "{what}: {} for {exact}, sigma {sigma}",
+                self.recorded[at]
+            );
+        }
+    }
+}
+
+#[test]
+fn frequent_events_cost_the_budget_and_have_their_totals() {
+    let _turn = TURN.lock();
+    random::reseed(74);
+    // Nanoseconds of processor time for each event, and of a wait.
+    for work in [2e3, 2e4, 1e5] {
+        for ticks in [1_000, 20_000, 300_000] {
+            for set in [1, 10_000] {
+                forget();
+                let name = format!("waits of {ticks} after {work} at {set}");
+                let mut thread = Thread::new();
+                // The rates are found in the first second, the sooner the more waits there are.
+                let mut first = (0.0, 0.0);
+                while thread.now < 3e9 {
+                    thread.wait(set, work, ticks);
+                    if thread.now < 1e9 {
+                        first = (thread.spent, thread.now);
+                    }
+                }
+                thread.assert_unbiased(&name);
+                assert!(first.0 < 2e7, "{name}: {first:?}");
+                let percent = (thread.spent - first.0) / (thread.now - first.1) * 100.0;
+                let would_be = COST * (ticks as f64 / set as f64).min(1.0) / work * 100.0;
+                let left = 1.0 - UNSAMPLED_NANOS / work * 100.0;
+                let (least, most) = (would_be.min(left.max(0.25)) * 0.9, left.max(0.25) * 1.1);
+                assert!((least..=most).contains(&percent), "{name}: {percent} % in {least} to {most}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_load_that_changes_by_a_hundred_stays_within_the_budget() {
+    let _turn = TURN.lock();
+    random::reseed(75);
+    forget();
+    let mut thread = Thread::new();
+    while thread.now < 10e9 {
+        let is_busy = (thread.now / 5e8) as u64 % 2 == 1;
+        thread.wait(10_000, if is_busy { 5e3 } else { 5e5 }, 15_000);
+    }
+    thread.assert_unbiased("waits");
+    let percent = (thread.spent + thread.exact[0] * UNSAMPLED_NANOS) / thread.now * 100.0;
+    // Half of the time all waits are sampled, which takes 0.3 %.
+    assert!((0.6..=0.75).contains(&percent), "{percent} %");
+}
+
+#[test]
+fn rates_that_the_program_changes_keep_the_totals() {
+    let _turn = TURN.lock();
+    random::reseed(76);
+    forget();
+    let mut thread = Thread::new();
+    for round in 0..1000 {
+        let set = [1, 10_000, 200, 1_000_000, 0][round % 5];
+        for at in 0..1000 {
+            if set != 0 {
+                thread.wait(set, 3e3, 1 + at * at);
+            }
+        }
+    }
+    thread.assert_unbiased("waits");
+}
+
+#[test]
+fn a_quiet_profile_leaves_its_part_to_the_other() {
+    let _turn = TURN.lock();
+    random::reseed(77);
+    forget();
+    let mut thread = Thread::new();
+    let mut both = [0.0; 2];
+    let mut busy = 0;
+    while thread.now < 4e9 {
+        let before = thread.spent;
+        // One wait in a thousand events.
+        busy = (busy + 1) % 1000;
+        if busy == 0 {
+            thread.wait(10_000, 1e4, 1_000_000);
+        } else {
+            thread.unlock(10, 1e4, 1_000_000);
+        }
+        both[usize::from(busy != 0)] += thread.spent - before;
+    }
+    thread.assert_unbiased("both");
+    // Each wait is a sample at the rate that was set, which takes 0.015 %.
+    let percent = both.map(|spent| spent / thread.now * 100.0);
+    assert!((0.014..=0.016).contains(&percent[0]), "{percent:?}");
+    assert!((0.5..=0.8).contains(&percent[1]), "{percent:?}");
+}
+
+#[test]
+fn two_busy_profiles_have_half_each() {
+    let _turn = TURN.lock();
+    random::reseed(78);
+    forget();
+    let mut thread = Thread::new();
+    let mut both = [0.0; 2];
+    while thread.now < 4e9 {
+        let before = thread.spent;
+        thread.wait(10_000, 2e4, 100_000);
+        both[0] += thread.spent - before;
+        let before = thread.spent;
+        thread.unlock(1, 0.0, 100_000);
+        both[1] += thread.spent - before;
+    }
+    thread.assert_unbiased("both");
+    let percent = both.map(|spent| spent / thread.now * 100.0);
+    // An event of each in 20 us: 0.3 % goes to those that are not sampled.
+    assert!(percent.iter().all(|percent| (0.28..=0.42).contains(percent)), "{percent:?}");
+}
+
+#[test]
+fn a_long_wait_is_always_recorded() {
+    let _turn = TURN.lock();
+    random::reseed(79);
+    forget();
+    let mut thread = Thread::new();
+    while thread.now < 1e9 {
+        thread.wait(10_000, 1e3, 50_000_000);
+    }
+    assert!(thread.account.shares[0].rate.get() > 50_000_000);
+    for _ in 0..1000 {
+        let before = thread.recorded[0];
+        thread.wait(10_000, 1e3, LONGEST_NANOS);
+        assert_eq!(thread.recorded[0] - before, 1.0);
+    }
+}
+
+#[test]
+fn budgets_that_are_none_are_refused() {
+    for percent in [0.0, -0.0, -1.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 100.1] {
+        let error = set_profile_budget(percent).unwrap_err();
+        assert!(error.to_string().contains("more than 0 and at most 100"), "{error}");
+    }
+    assert!(set_profile_budget(0.0).unwrap_err().to_string().contains("clear_profile_budget"));
+}
+
+/// A thread whose processor time begins again, as a forked child's does, has used none; nor has one whose time stands still.
+#[test]
+fn time_that_jumps_is_no_time() {
+    let account = Account::new();
+    assert_eq!(account.passed(), 0.0);
+    account.time.set(u64::MAX);
+    assert_eq!(account.passed(), 0.0);
+    let mut wrong = 0u32;
+    while account.passed() == 0.0 {
+        wrong += 1;
+        assert!(wrong < 1 << 30, "a loop takes time");
+    }
+}
