@@ -56,11 +56,11 @@ use rtprof_runtime::kernel_thread;
 
 /// Nanoseconds of a thread's processor time over which densities are means.
 const MEMORY: f64 = 20e6;
-/// Events between two settlements, which take half a microsecond each,
+/// Events between two settlements; one takes 0.4 µs on an Intel Xeon (VM),
 const EVENTS: u32 = 256;
-/// or samples: at most a fiftieth of their cost is added.
-const SAMPLES: u32 = 16;
-/// The cost of an event that is not sampled.
+/// or samples, which cost 0.1 µs and more each.
+const SAMPLES: u32 = 64;
+/// What an event costs that is not sampled: some 10 ns for the decision, and an estimate for what precedes it.
 const UNSAMPLED_NANOS: f64 = 30.0;
 /// The cost of a sample before one was measured.
 const FIRST_COST_NANOS: f64 = 2000.0;
@@ -139,9 +139,9 @@ struct Share {
     /// Events and samples since the last settlement.
     events: Cell<u32>,
     samples: Cell<u32>,
-    /// Ticks for a sample, a mean.
+    /// Ticks for a sample, a mean; 0 before one was measured.
     cost: Cell<f64>,
-    /// The demand times the cost, for one nanosecond of processor time.
+    /// The demand times the cost, for one nanosecond of processor time; negative before the first settlement.
     density: Cell<f64>,
 }
 
@@ -226,13 +226,13 @@ pub(crate) fn block_rate(set: u64, ticks: u64) -> u64 {
     }
 }
 
-/// Returns the fraction for an event of the mutex profile, at the fraction `set` that the program has set. An event is
-/// sampled `times` times: in two places, for example.
+/// Returns the fraction for an event of the mutex profile, at the fraction `set` that the program has set. Its sample takes
+/// so many stacks.
 #[inline]
-pub(crate) fn mutex_fraction(set: u64, times: u64) -> u64 {
+pub(crate) fn mutex_fraction(set: u64, stacks: u64) -> u64 {
     match ALLOWANCE.load(Ordering::Acquire) {
         0 => set,
-        allowance => governed(Profile::Mutex, set, allowance, |_| times),
+        allowance => governed(Profile::Mutex, set, allowance, |_| stacks),
     }
 }
 
@@ -252,7 +252,7 @@ pub(crate) fn count_sample(profile: Profile) {
     if ALLOWANCE.load(Ordering::Relaxed) != 0 {
         ACCOUNT.with(|account| {
             let samples = &account.shares[profile as usize].samples;
-            samples.set(samples.get() + 1);
+            samples.set(samples.get().saturating_add(1));
         });
     }
 }
@@ -266,7 +266,7 @@ pub(crate) fn sampled(profile: Profile, take: impl FnOnce()) {
     let before = clock::ticks();
     take();
     let ticks = clock::since(before, clock::ticks()) as f64;
-    ACCOUNT.with(|account| account.shares[profile as usize].count_sample(ticks));
+    ACCOUNT.with(|account| account.shares[profile as usize].count_sample(ticks, &SHARED[profile as usize]));
 }
 
 impl Account {
@@ -283,7 +283,7 @@ impl Account {
                     events: Cell::new(0),
                     samples: Cell::new(0),
                     cost: Cell::new(0.0),
-                    density: Cell::new(0.0),
+                    density: Cell::new(-1.0),
                 }
             }; 2],
         }
@@ -337,33 +337,43 @@ impl Share {
     /// Counts an event, and returns the rate for it.
     #[inline]
     fn count_event(&self, demand: impl FnOnce(u64) -> u64) -> u64 {
-        let rate = self.rate.get();
-        self.events.set(self.events.get() + 1);
+        // 0 only in a signal handler that has interrupted the first settlement.
+        let rate = self.rate.get().max(1);
+        self.events.set(self.events.get().saturating_add(1));
         self.demand.set(self.demand.get().saturating_add(demand(rate)));
         rate
     }
 
-    /// Counts a sample that has cost `ticks`.
+    /// Counts a sample that has cost `ticks`, and now and then tells the other threads what samples cost this one.
     #[inline]
-    fn count_sample(&self, ticks: f64) {
-        self.samples.set(self.samples.get() + 1);
+    fn count_sample(&self, ticks: f64, shared: &Shared) {
+        // A thread that records what others have chosen may never settle: the number wraps.
+        let samples = self.samples.get().wrapping_add(1);
+        self.samples.set(samples);
         let mean = self.cost.get();
-        // A signal handler may have interrupted the thread before its first settlement.
-        if mean > 0.0 {
-            self.cost.set(mean + (ticks.min(mean * MOST_ABOVE_MEAN) - mean) / 8.0);
+        let mean = if mean == 0.0 { ticks } else { mean + (ticks.min(mean * MOST_ABOVE_MEAN) - mean) / 8.0 };
+        self.cost.set(mean);
+        if samples.is_multiple_of(SAMPLES) {
+            let of_all = f64::from_bits(shared.cost.load(Ordering::Relaxed));
+            let of_all = if of_all == 0.0 { mean } else { of_all + (mean - of_all) / 4.0 };
+            shared.cost.store(of_all.to_bits(), Ordering::Relaxed);
         }
     }
 
     /// Adds what has happened since the last settlement, `passed` nanoseconds of processor time ago.
     fn settle(&self, profile: Profile, passed: f64, ticks: f64, allowance: f64) {
         let shared = &SHARED[profile as usize];
-        let is_first = self.cost.get() == 0.0;
-        let of_all = f64::from_bits(shared.cost.load(Ordering::Relaxed));
-        if is_first {
+        if self.density.get() < 0.0 {
             self.density.set(f64::from_bits(shared.density.load(Ordering::Relaxed)));
-            self.cost.set(if of_all == 0.0 { FIRST_COST_NANOS * ticks } else { of_all });
         }
-        let samples = self.samples.replace(0);
+        let of_all = f64::from_bits(shared.cost.load(Ordering::Relaxed));
+        // A thread that takes no samples itself knows from others what they cost.
+        self.cost.set(match (self.cost.get(), of_all) {
+            (0.0, 0.0) => FIRST_COST_NANOS * ticks,
+            (0.0, one) | (one, 0.0) => one,
+            (own, of_all) => (own + of_all) / 2.0,
+        });
+        self.samples.set(0);
         let events = self.events.replace(0);
         let demand = self.demand.replace(0);
         let are_all_longer =
@@ -372,15 +382,6 @@ impl Share {
         let step = if events >= SAMPLES && are_all_longer && costs_far_too_much { STEP } else { 1.0 };
         let demand = demand as f64 * self.cost.get();
         self.density.set(step * mean(self.density.get(), demand, passed));
-        if samples != 0 {
-            let cost = self.cost.get();
-            let of_all = if of_all == 0.0 { cost } else { of_all + (cost - of_all) / 4.0 };
-            shared.cost.store(of_all.to_bits(), Ordering::Relaxed);
-            // A thread that takes no samples itself learns what they cost others.
-            self.cost.set((cost + of_all) / 2.0);
-        } else if of_all != 0.0 {
-            self.cost.set(of_all);
-        }
         if events != 0 {
             let of_all = f64::from_bits(shared.density.load(Ordering::Relaxed));
             let density = of_all + (self.density.get() - of_all) / 8.0;

@@ -41,7 +41,7 @@ impl Thread {
     fn sample(&mut self, profile: Profile) {
         self.now += COST;
         self.spent += COST;
-        self.account.shares[profile as usize].count_sample(COST);
+        self.account.shares[profile as usize].count_sample(COST, &SHARED[profile as usize]);
     }
 
     fn count(&mut self, probability: f64, is_sampled: bool, ticks: f64) {
@@ -238,4 +238,19 @@ fn time_that_jumps_is_no_time() {
         wrong += 1;
         assert!(wrong < 1 << 30, "a loop takes time");
     }
+}
+
+/// The thread that wakes others takes the samples, and those that wait decide by what they cost.
+#[test]
+fn threads_learn_from_others_what_samples_cost() {
+    let _turn = TURN.lock();
+    forget();
+    TICKS.store(1f64.to_bits(), Ordering::Relaxed);
+    let (recorder, chooser) = (Account::new(), Account::new());
+    for _ in 0..10 * SAMPLES {
+        recorder.shares[1].count_sample(5.0 * COST, &SHARED[1]);
+    }
+    chooser.settle(Profile::Mutex, 1, BUDGET.to_bits(), 0.0);
+    let cost = chooser.shares[1].cost.get();
+    assert!((cost - 5.0 * COST).abs() < 1.0, "{cost}");
 }

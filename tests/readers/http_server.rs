@@ -497,16 +497,28 @@ fn init_follows_the_environment() {
     let any_port = ("RTPROF_ADDR", "127.0.0.1:0");
     with_variables("defaults", &[any_port], || {
         let server = rtprof::init().expect("a port is free").expect("it is on");
-        assert_eq!(rates(), (512 << 10, 10_000, 10));
+        assert_eq!((rates(), rtprof::profile_budget()), ((512 << 10, 10_000, 10), Some(1.0)));
         assert_eq!(web::get(server.local_addr(), "/debug/pprof/mutex?debug=1").status, 200);
+        let page = web::get(server.local_addr(), "/debug/pprof/");
+        assert!(page.text().contains("1 % of the processor time"), "{}", page.text());
     });
     with_variables("a program's rates", &[any_port], || {
         rtprof::set_mem_profile_rate(4096);
         rtprof::set_block_profile_rate(1);
         rtprof::set_mutex_profile_fraction(2);
         rtprof::init().expect("a port is free");
-        assert_eq!(rates(), (4096, 1, 2));
+        assert_eq!((rates(), rtprof::profile_budget()), ((4096, 1, 2), None));
     });
+    let budgets = [(None, 3.0, Some(3.0)), (Some("0.5"), 3.0, Some(0.5)), (Some("off"), 3.0, None)];
+    for (variable, before, after) in budgets {
+        let set: Vec<_> =
+            variable.map(|value| ("RTPROF_BUDGET", value)).into_iter().chain([any_port]).collect();
+        with_variables(&format!("budget {variable:?}"), &set, || {
+            rtprof::set_profile_budget(before).expect("it is a budget");
+            rtprof::init().expect("a port is free");
+            assert_eq!((rates(), rtprof::profile_budget()), ((512 << 10, 10_000, 10), after));
+        });
+    }
     let set = [
         any_port,
         ("RTPROF_TOKEN", "s3cret"),
