@@ -5,23 +5,32 @@
 //! the condition.) [`charged`] reports what an unlock is charged.
 
 #[cfg(rtprof_interposed)]
-use rtprof_profiler::contention;
+use rtprof_profiler::{
+    BlockKinds,
+    contention::{self, BlockChoice},
+};
 use rtprof_runtime::hidden::{self, Calls};
 pub(crate) use rtprof_runtime::stack::SavedFrame;
-pub(crate) use rtprof_runtime::wait_reason::WaitReason;
 #[cfg(rtprof_interposed)]
-use rtprof_runtime::{stack::frame_mark::FrameMark, wait_site::WaitSite};
+use rtprof_runtime::stack::frame_mark::FrameMark;
+pub(crate) use rtprof_runtime::wait_reason::WaitReason;
 
 use crate::account::{Account, Charge, Stake};
 pub(crate) use crate::primitive::goroutine::Goroutine;
 pub(crate) use crate::primitive::{clock, process, states};
 use crate::primitive::{goroutine, report};
 #[cfg(rtprof_interposed)]
-use crate::sleepers::Note;
+use crate::sleepers::{Note, Woken};
 
 /// The shortest time that counts as a sleep, in ticks: about a microsecond. The kernel cannot put a thread to sleep and
 /// wake it in less, and a call that does not sleep takes a tenth of it.
-const LEAST_SLEEP: u64 = if cfg!(target_arch = "aarch64") { 50 } else { 2000 };
+pub(crate) const LEAST_SLEEP: u64 = if cfg!(loom) {
+    1
+} else if cfg!(target_arch = "aarch64") {
+    50
+} else {
+    2000
+};
 
 /// For how long unlocks of a mutex may leave the charge to the next unlock, in ticks: about 16 µs on x86-64, and 1 to
 /// 43 µs on aarch64, where the rates of counters differ that much.
@@ -61,6 +70,9 @@ pub(crate) struct Wait {
     /// The end of the wait so far: the tick of the last wake.
     until: u64,
     stake: Stake,
+    /// What was decided at its beginning ([`Wait::choose`]).
+    #[cfg(rtprof_interposed)]
+    choice: BlockChoice,
 }
 
 impl Wait {
@@ -86,6 +98,8 @@ impl Wait {
             start: 0,
             until: 0,
             stake: Stake::default(),
+            #[cfg(rtprof_interposed)]
+            choice: BlockChoice::UNWATCHED,
         }
     }
 
@@ -220,6 +234,8 @@ impl Wait {
             start: moved,
             until,
             stake,
+            #[cfg(rtprof_interposed)]
+            choice: BlockChoice::UNWATCHED,
         }
     }
 
@@ -245,6 +261,34 @@ impl Wait {
         self.unmark();
         if self.is_running {
             report::blocked(self.reason, clock::since(self.start, self.until));
+        }
+    }
+
+    /// Decides what the profiles need of this wait, which begins now. Returns what it notes for the thread that ends it.
+    ///
+    /// A wait must not take longer to begin because it is chosen. If it did, chosen waits would more often find that the event
+    /// has come before they sleep, and those that are recorded would not be like the others.
+    #[cfg(rtprof_interposed)]
+    #[inline]
+    pub(crate) fn choose(&mut self) -> Note {
+        let choice = contention::choose_wait(BlockKinds::of(self.reason));
+        self.choice = choice.block;
+        Note { is_watched: choice.is_watched(), weight: choice.mutex }
+    }
+
+    /// Reports the wait of an interposed function for which [`Wait::choose`] was called, with the caller's stack. The function
+    /// goes on at the tick `now`; another thread has ended the wait at `woken`. If that is not known, a wait is reported that
+    /// took longer than a sleep needs.
+    #[cfg(rtprof_interposed)]
+    pub(crate) fn end_chosen(mut self, woken: Option<u64>, now: u64) {
+        self.unmark();
+        let elapsed = clock::since(self.start, now);
+        if woken.is_none() && elapsed < LEAST_SLEEP {
+            return;
+        }
+        if contention::is_block_kind_on(BlockKinds::of(self.reason)) {
+            let cycles = woken.map_or(elapsed, |woken| clock::since(self.start, woken));
+            contention::chosen_block_event(self.choice, cycles, elapsed);
         }
     }
 
@@ -306,15 +350,7 @@ pub(crate) fn charged(charge: Charge) {
     }
 }
 
-/// Returns what a wait that begins now notes for the mutex profile. `site` is called if it is recorded.
-#[cfg(rtprof_interposed)]
-#[inline]
-pub(crate) fn choose(site: impl FnOnce() -> Option<&'static WaitSite>) -> Note {
-    let weight = contention::choose_wait();
-    Note { weight, site: if weight != 0 { site() } else { None } }
-}
-
-/// Reports an unlock that ends waits which were [chosen](choose), with the caller's stack.
+/// Reports an unlock that ends waits which were [chosen](Wait::choose), with the caller's stack.
 #[cfg(all(rtprof_interposed, not(target_feature = "crt-static")))]
 #[inline]
 pub(crate) fn charged_for_chosen(charge: Charge) {
@@ -323,12 +359,15 @@ pub(crate) fn charged_for_chosen(charge: Charge) {
     }
 }
 
-/// Reports a wake of threads that have waited, one of them at `waited_at`, as [`charged_for_chosen`] does.
+/// Reports a wake of threads that have waited, as [`charged_for_chosen`] does. Called before the kernel makes it.
 #[cfg(rtprof_interposed)]
 #[inline]
-pub(crate) fn woke(charge: Charge, waited_at: Option<&'static WaitSite>) {
-    if charge.waits != 0 {
-        contention::chosen_wake_event(charge.waits, charge.ticks, waited_at);
+pub(crate) fn woke(woken: &Woken<'_>) {
+    let Woken { charge, site, .. } = woken;
+    if charge.waits != 0
+        && let Some(asks) = contention::chosen_wake_event(charge.waits, charge.ticks, *site)
+    {
+        woken.ask(asks);
     }
 }
 

@@ -11,7 +11,7 @@ use rtprof_runtime::wait_site::{NotedSite, WaitSite};
 /// separate atomics. An event adds its ticks before its count, and a reader reads the count first, so that it never
 /// sees a wait without its time; of an event that is being added at that instant it may see only the time.
 #[derive(Default)]
-pub(crate) struct BlockRecord {
+pub struct BlockRecord {
     /// The bits of an `f64`.
     count: AtomicU64,
     cycles: AtomicU64,

@@ -21,6 +21,9 @@
 //! fraction. Where the waiter must note something for it, the waiter decides, before it waits: each wait is chosen
 //! with this probability ([`choose_wait`]), and the event that ends it is recorded times the fraction.
 //!
+//! The same choice says whether the block profile needs the exact end of the wait, which the thread that wakes the waiter
+//! must note: always, or, where a budget leads to larger rates, for one wait in a few, which stands for the others.
+//!
 //! With a budget ([`set_profile_budget`]) threads sample at larger rates than those that were set, while events are
 //! frequent. Everywhere below a rate is the one in force for this thread, which the module `governor` computes.
 //!
@@ -44,8 +47,8 @@ use rtprof_runtime::task::{self, WaitObserver};
 use rtprof_runtime::wait_site::WaitSite;
 
 use crate::block_kinds::BlockKinds;
-use crate::block_record::BlockRecord;
-use crate::governor::{self, Profile};
+pub use crate::block_record::BlockRecord;
+use crate::governor::{self, Begun, Profile};
 pub use crate::governor::{
     BudgetError, Raised, clear_profile_budget, is_budget, profile_budget, set_profile_budget,
 };
@@ -215,25 +218,106 @@ fn await_event(cycles: u64, stack: &[usize], labels: LabelSetId) {
 pub fn mutex_event(waits: u64, cycles: u64) {
     let fraction = MUTEX_FRACTION.load(Ordering::Acquire);
     if fraction > 0 {
-        sample_mutex(waits, cycles, governor::mutex_fraction(fraction as u64, 1));
+        sample_mutex(waits, cycles, governor::mutex_fraction(fraction as u64));
     }
 }
 
-/// Decides whether the mutex profile records the event that ends a wait which begins now. Returns how many waits it
-/// stands for; 0 if it is not recorded. Safe to call in a hook.
+/// What was decided of a wait at its beginning, for a wait that another thread may end.
+#[derive(Clone, Copy, Debug)]
+pub struct Choice {
+    /// How many waits this one stands for in the mutex profile; 0 if the event that ends it is not recorded.
+    pub mutex: u64,
+    /// Of the block profile.
+    pub block: BlockChoice,
+}
+
+/// What was decided of a wait at its beginning for the block profile.
+#[derive(Clone, Copy, Debug)]
+pub struct BlockChoice {
+    begun: Option<Begun>,
+    is_chosen: bool,
+}
+
+impl BlockChoice {
+    /// All is decided at the end of the wait, and its end need not be noted exactly.
+    pub const UNWATCHED: Self = Self { begun: None, is_chosen: false };
+}
+
+impl Choice {
+    /// Returns whether the thread that ends the wait should note when it does.
+    pub fn is_watched(self) -> bool {
+        self.mutex != 0 || self.block.is_chosen
+    }
+}
+
+/// Decides of a wait of this kind, which begins now, whether the mutex profile records the event that ends it, and whether
+/// its end must be known exactly for the block profile. Safe to call in a hook.
 #[inline]
-pub fn choose_wait() -> u64 {
+pub fn choose_wait(kind: BlockKinds) -> Choice {
+    let choice = Choice { mutex: choose_for_mutex(), block: choose_for_block(kind) };
+    if choice.is_watched() {
+        governor::count_watched();
+    }
+    choice
+}
+
+#[inline]
+fn choose_for_mutex() -> u64 {
     let fraction = MUTEX_FRACTION.load(Ordering::Acquire) as u64;
     if fraction == 0 {
         return 0;
     }
-    // A stack is taken here, and another one where the wait is ended.
-    let fraction = governor::mutex_fraction(fraction, 2);
+    let fraction = governor::mutex_fraction_of_wait(fraction);
     if fraction != 1 && random::below(fraction) != 0 {
         return 0;
     }
     governor::count_sample(Profile::Mutex);
     fraction
+}
+
+#[inline]
+fn choose_for_block(kind: BlockKinds) -> BlockChoice {
+    let rate = BLOCK_RATE.load(Ordering::Acquire);
+    if rate == 0 || !block_profile_kinds().contains(kind) {
+        return BlockChoice::UNWATCHED;
+    }
+    let (begun, is_chosen) = governor::begin_wait(rate);
+    BlockChoice { begun, is_chosen }
+}
+
+/// Notes that the current thread has spent so many ticks in order to note the ends of watched waits. Safe to call in a hook.
+#[inline]
+pub fn note_watch(ticks: u64) {
+    governor::count_watch(ticks);
+}
+
+/// Samples a completed wait for which [`choose_wait`] was called, with the caller's stack. It took `cycles` ticks until another
+/// thread ended it, and `elapsed` until its own thread ran again. Safe to call in a hook.
+#[inline]
+pub fn chosen_block_event(choice: BlockChoice, cycles: u64, elapsed: u64) {
+    let Some(begun) = choice.begun else { return block_event(cycles) };
+    let rate = BLOCK_RATE.load(Ordering::Acquire);
+    // The profile may have been switched off meanwhile.
+    if rate != 0 {
+        governor::end_wait(begun, rate, elapsed);
+        if choice.is_chosen || begun.is_always(elapsed) {
+            sample_chosen(begun, cycles.max(1), elapsed);
+        }
+    }
+}
+
+#[inline(never)]
+fn sample_chosen(begun: Begun, cycles: u64, elapsed: u64) {
+    // By `elapsed`, because it must not depend on the choice whether a wait is recorded in any case.
+    let (count, cycles) = if begun.is_always(elapsed) {
+        (1.0, cycles)
+    } else if is_block_sampled(cycles, begun.rate_of_chosen) {
+        let (count, cycles) = block_weight(cycles, begun.rate_of_chosen);
+        (count * begun.one_in, (cycles as f64 * begun.one_in) as u64)
+    } else {
+        return;
+    };
+    governor::sampled(Profile::Block, || record(&BLOCK, count, cycles));
 }
 
 /// Records the unlock that ends waits which [`choose_wait`] has chosen, with the caller's stack. They stand for `waits`
@@ -245,18 +329,33 @@ pub fn chosen_mutex_event(waits: u64, cycles: u64) {
 
 /// Records as [`chosen_mutex_event`] does a wake that may have been an unlock or another event that others waited for: a
 /// notified condition, a message. The function names of its stack show later which, or else those of the site where one
-/// of the waiters has waited. Safe to call in a hook.
+/// of the waiters has waited. If that is not known yet, returns the record, for [`note_wait_site`]. Safe to call in a hook.
 #[inline]
-pub fn chosen_wake_event(waits: u64, cycles: u64, waited_at: Option<&'static WaitSite>) {
-    record_chosen(waits, cycles, Some(Wake { waited_at }));
+pub fn chosen_wake_event(
+    waits: u64,
+    cycles: u64,
+    waited_at: Option<&'static WaitSite>,
+) -> Option<&'static BlockRecord> {
+    record_chosen(waits, cycles, Some(Wake { waited_at }))
+}
+
+/// Notes where a wait was that was ended by wakes of this record. Only the first site is kept: all waits ended by one stack
+/// are of one kind. Safe to call in a hook.
+pub fn note_wait_site(record: &BlockRecord, site: Option<&'static WaitSite>) {
+    if let Some(site) = site {
+        record.note_wait_site(site);
+    }
 }
 
 #[inline(never)]
-fn record_chosen(waits: u64, cycles: u64, wake: Option<Wake>) {
+fn record_chosen(waits: u64, cycles: u64, wake: Option<Wake>) -> Option<&'static BlockRecord> {
     // The profile may have been switched off meanwhile.
-    if is_mutex_profile_on() {
-        governor::sampled(Profile::Mutex, || record(&MUTEX, waits as f64, cycles, wake));
+    if !is_mutex_profile_on() {
+        return None;
     }
+    let mut record = None;
+    governor::sampled(Profile::Mutex, || record = record_with_room(&MUTEX, waits as f64, cycles, wake));
+    record.filter(|record| record.wait_site().is_none())
 }
 
 /// Returns whether [`mutex_event`] may record anything. Safe to call in a hook.
@@ -283,7 +382,7 @@ pub fn raised_rates() -> [Option<Raised>; 2] {
 fn sample_block(cycles: u64, rate: u64) {
     if is_block_sampled(cycles, rate) {
         let (count, cycles) = block_weight(cycles, rate);
-        governor::sampled(Profile::Block, || record(&BLOCK, count, cycles, None));
+        governor::sampled(Profile::Block, || record(&BLOCK, count, cycles));
     }
 }
 
@@ -291,7 +390,7 @@ fn sample_block(cycles: u64, rate: u64) {
 fn sample_mutex(waits: u64, cycles: u64, fraction: u64) {
     if fraction == 1 || random::below(fraction) == 0 {
         let (waits, cycles) = (waits as f64 * fraction as f64, cycles.saturating_mul(fraction));
-        governor::sampled(Profile::Mutex, || record(&MUTEX, waits, cycles, None));
+        governor::sampled(Profile::Mutex, || record(&MUTEX, waits, cycles));
     }
 }
 
@@ -306,17 +405,32 @@ fn block_weight(cycles: u64, rate: u64) -> (f64, u64) {
 }
 
 #[inline]
-fn record(buckets: &'static Buckets, count: f64, cycles: u64, wake: Option<Wake>) {
-    with_room(|| record_here(buckets, count, cycles, wake));
+fn record(buckets: &'static Buckets, count: f64, cycles: u64) {
+    record_with_room(buckets, count, cycles, None);
+}
+
+#[inline]
+fn record_with_room(
+    buckets: &'static Buckets,
+    count: f64,
+    cycles: u64,
+    wake: Option<Wake>,
+) -> Option<&'static BlockRecord> {
+    with_room(|| record_here(buckets, count, cycles, wake)).flatten()
 }
 
 #[inline(never)]
-fn record_here(buckets: &'static Buckets, count: f64, cycles: u64, wake: Option<Wake>) {
+fn record_here(
+    buckets: &'static Buckets,
+    count: f64,
+    cycles: u64,
+    wake: Option<Wake>,
+) -> Option<&'static BlockRecord> {
     with_frames(|frames| {
         let depth = capture(frames);
         let key = BlockKey { labels: labels::current_id(), is_wake: wake.is_some() };
-        add(buckets, key, &frames[..depth], count, cycles, wake);
-    });
+        add(buckets, key, &frames[..depth], count, cycles, wake)
+    })
 }
 
 fn add(
@@ -326,13 +440,13 @@ fn add(
     count: f64,
     cycles: u64,
     wake: Option<Wake>,
-) {
-    if let Some(bucket) = buckets.intern_or_fold(key, stack, |key| key, OVERFLOW_BUCKETS) {
-        if let Some(Wake { waited_at: Some(site) }) = wake {
-            bucket.record.note_wait_site(site);
-        }
-        bucket.record.add(count, cycles);
+) -> Option<&'static BlockRecord> {
+    let bucket = buckets.intern_or_fold(key, stack, |key| key, OVERFLOW_BUCKETS)?;
+    if let Some(Wake { waited_at: Some(site) }) = wake {
+        bucket.record.note_wait_site(site);
     }
+    bucket.record.add(count, cycles);
+    Some(&bucket.record)
 }
 
 /// The additional data of a [`chosen_wake_event`].

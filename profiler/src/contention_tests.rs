@@ -145,7 +145,7 @@ fn totals_of_chosen_waits_do_not_depend_on_the_fraction() {
         let mut chosen = 0;
         named(&name, || {
             for _ in 0..WAITS {
-                let weight = choose_wait();
+                let weight = choose_wait(BlockKinds::SYNC).mutex;
                 assert!(weight == 0 || weight == fraction as u64);
                 if weight > 0 {
                     chosen += 1;
@@ -349,7 +349,7 @@ fn a_full_table_keeps_totals() {
     assert!(SMALL.open());
     let over = COUNTERS.waits_over_stack_limit.get();
     for _ in 0..3 {
-        (0..STACKS).for_each(|number| at_stack(number, 0, &|number| record(&SMALL, 1.0, number, None)));
+        (0..STACKS).for_each(|number| at_stack(number, 0, &|number| record(&SMALL, 1.0, number)));
     }
     let counts = counts(&SMALL);
     assert!(counts.len() <= LIMIT + 1, "{} records", counts.len());

@@ -2,12 +2,14 @@
 
 use rtprof_runtime::random;
 
+use super::share::LONGEST_NANOS;
 use super::*;
 use crate::contention::tests::TURN;
 
 /// One nanosecond is one tick, and the allowance is in ticks per nanosecond.
 const BUDGET: f64 = 0.01;
 const COST: f64 = 1500.0;
+const WATCH_COST: f64 = 900.0;
 
 /// A thread that waits: its account, its processor time and what its profile has recorded.
 struct Thread {
@@ -29,7 +31,7 @@ impl Thread {
         Self { account: Account::new(), now: 0.0, settled: 0.0, spent: 0.0, exact, recorded, variance }
     }
 
-    fn rate(&mut self, profile: Profile, set: u64, demand: impl FnOnce(u64) -> u64) -> u64 {
+    fn rate(&mut self, profile: Profile, set: u64, demand: impl FnOnce(u64) -> Demand) -> u64 {
         let allowance = BUDGET.to_bits();
         if self.account.is_due(profile, set, allowance) {
             self.account.settle(profile, set, allowance, self.now - self.settled);
@@ -42,6 +44,14 @@ impl Thread {
         self.now += COST;
         self.spent += COST;
         self.account.shares[profile as usize].count_sample(COST, &SHARED[profile as usize]);
+    }
+
+    /// Another thread notes that it has ended a wait of this one. Its time counts here.
+    fn watch(&mut self) {
+        self.now += WATCH_COST;
+        self.spent += WATCH_COST;
+        self.account.watched.set(self.account.watched.get() + 1);
+        self.account.watch.set(self.account.watch.get() + WATCH_COST as u64);
     }
 
     fn count(&mut self, probability: f64, is_sampled: bool, ticks: f64) {
@@ -57,7 +67,7 @@ impl Thread {
     /// Uses `work` nanoseconds, and waits for `ticks`.
     fn wait(&mut self, set: u64, work: f64, ticks: u64) {
         self.now += work;
-        let rate = self.rate(Profile::Block, set, |rate| ticks.min(rate));
+        let rate = self.rate(Profile::Block, set, |rate| Demand::of_wait(ticks, rate));
         let is_sampled = ticks >= rate || random::below(rate) < ticks;
         if is_sampled {
             self.sample(Profile::Block);
@@ -65,10 +75,30 @@ impl Thread {
         self.count((ticks as f64 / rate as f64).min(1.0), is_sampled, ticks as f64);
     }
 
+    /// Uses `work` nanoseconds, and waits for `ticks` until another thread ends that, which is chosen at the beginning.
+    fn wait_for_other(&mut self, set: u64, work: f64, ticks: u64) {
+        let (begun, is_chosen) = self.account.shares[Profile::Block as usize].begin(set);
+        if is_chosen {
+            self.watch();
+        }
+        let Some(begun) = begun else { return self.wait(set, work, ticks) };
+        self.now += work;
+        self.rate(Profile::Block, set, |rate| begun.demand(ticks, rate));
+        let rate = begun.rate_of_chosen;
+        let is_sampled =
+            begun.is_always(ticks) || is_chosen && (ticks >= rate || random::below(rate) < ticks);
+        if is_sampled {
+            self.sample(Profile::Block);
+        }
+        let of_chosen = (ticks as f64 / rate as f64).min(1.0);
+        let probability = if begun.is_always(ticks) { 1.0 } else { of_chosen / begun.one_in };
+        self.count(probability, is_sampled, ticks as f64);
+    }
+
     /// Uses `work` nanoseconds, and gives up a lock for which another thread has waited.
     fn unlock(&mut self, set: u64, work: f64, ticks: u64) {
         self.now += work;
-        let rate = self.rate(Profile::Mutex, set, |_| 1);
+        let rate = self.rate(Profile::Mutex, set, |_| Demand { of: 1, is_longer: false });
         let is_sampled = random::below(rate) == 0;
         if is_sampled {
             self.sample(Profile::Mutex);
@@ -89,6 +119,10 @@ impl Thread {
     }
 }
 
+type Wait = fn(&mut Thread, u64, f64, u64);
+const WAITS: [(&str, Wait); 2] =
+    [("decided at the end", Thread::wait), ("chosen at the beginning", Thread::wait_for_other)];
+
 #[test]
 fn frequent_events_cost_the_budget_and_have_their_totals() {
     let _turn = TURN.lock();
@@ -96,14 +130,14 @@ fn frequent_events_cost_the_budget_and_have_their_totals() {
     // Nanoseconds of processor time for each event, and of a wait.
     for work in [2e3, 2e4, 1e5] {
         for ticks in [1_000, 20_000, 300_000] {
-            for set in [1, 10_000] {
+            for (set, wait) in [1, 10_000].into_iter().flat_map(|set| WAITS.map(|wait| (set, wait))) {
                 forget();
-                let name = format!("waits of {ticks} after {work} at {set}");
+                let name = format!("waits of {ticks} after {work} at {set}, {}", wait.0);
                 let mut thread = Thread::new();
                 // The rates are found in the first second, the sooner the more waits there are.
                 let mut first = (0.0, 0.0);
                 while thread.now < 3e9 {
-                    thread.wait(set, work, ticks);
+                    wait.1(&mut thread, set, work, ticks);
                     if thread.now < 1e9 {
                         first = (thread.spent, thread.now);
                     }
@@ -111,8 +145,10 @@ fn frequent_events_cost_the_budget_and_have_their_totals() {
                 thread.assert_unbiased(&name);
                 assert!(first.0 < 2e7, "{name}: {first:?}");
                 let percent = (thread.spent - first.0) / (thread.now - first.1) * 100.0;
-                let would_be = COST * (ticks as f64 / set as f64).min(1.0) / work * 100.0;
-                let left = 1.0 - UNSAMPLED_NANOS / work * 100.0;
+                let watch = if wait.0 == WAITS[0].0 { 0.0 } else { WATCH_COST };
+                let would_be = (watch + COST * (ticks as f64 / set as f64).min(1.0)) / work * 100.0;
+                let of_waits = if watch == 0.0 { 0.0 } else { UNWATCHED_NANOS };
+                let left = 1.0 - (UNSAMPLED_NANOS + of_waits) / work * 100.0;
                 let (least, most) = (would_be.min(left.max(0.25)) * 0.9, left.max(0.25) * 1.1);
                 assert!((least..=most).contains(&percent), "{name}: {percent} % in {least} to {most}");
             }
@@ -124,16 +160,21 @@ fn frequent_events_cost_the_budget_and_have_their_totals() {
 fn a_load_that_changes_by_a_hundred_stays_within_the_budget() {
     let _turn = TURN.lock();
     random::reseed(75);
-    forget();
-    let mut thread = Thread::new();
-    while thread.now < 10e9 {
-        let is_busy = (thread.now / 5e8) as u64 % 2 == 1;
-        thread.wait(10_000, if is_busy { 5e3 } else { 5e5 }, 15_000);
+    // While it is quiet, all are sampled. While it is busy, the samples of waits that may be watched get the least part.
+    let expected = [(1.0 - UNSAMPLED_NANOS / 5e3 * 100.0 + COST / 5e5 * 100.0) / 2.0, {
+        (LEAST_PART + (COST + WATCH_COST) / 5e5 * 100.0) / 2.0
+    }];
+    for ((name, wait), expected) in WAITS.into_iter().zip(expected) {
+        forget();
+        let mut thread = Thread::new();
+        while thread.now < 10e9 {
+            let is_busy = (thread.now / 5e8) as u64 % 2 == 1;
+            wait(&mut thread, 10_000, if is_busy { 5e3 } else { 5e5 }, 15_000);
+        }
+        thread.assert_unbiased(name);
+        let percent = thread.spent / thread.now * 100.0;
+        assert!((percent / expected - 1.0).abs() < 0.15, "{name}: {percent} % and not {expected} %");
     }
-    thread.assert_unbiased("waits");
-    let percent = (thread.spent + thread.exact[0] * UNSAMPLED_NANOS) / thread.now * 100.0;
-    // Half of the time all waits are sampled, which takes 0.3 %.
-    assert!((0.6..=0.75).contains(&percent), "{percent} %");
 }
 
 #[test]
@@ -146,7 +187,7 @@ fn rates_that_the_program_changes_keep_the_totals() {
         let set = [1, 10_000, 200, 1_000_000, 0][round % 5];
         for at in 0..1000 {
             if set != 0 {
-                thread.wait(set, 3e3, 1 + at * at);
+                WAITS[round % 2].1(&mut thread, set, 3e3, 1 + at * at);
             }
         }
     }
@@ -210,9 +251,9 @@ fn a_long_wait_is_always_recorded() {
         thread.wait(10_000, 1e3, 50_000_000);
     }
     assert!(thread.account.shares[0].rate.get() > 50_000_000);
-    for _ in 0..1000 {
+    for (_, wait) in WAITS.into_iter().cycle().take(2000) {
         let before = thread.recorded[0];
-        thread.wait(10_000, 1e3, LONGEST_NANOS);
+        wait(&mut thread, 10_000, 1e3, LONGEST_NANOS);
         assert_eq!(thread.recorded[0] - before, 1.0);
     }
 }

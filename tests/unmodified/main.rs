@@ -2,6 +2,7 @@
 //! library.
 #![cfg(feature = "pprof")]
 
+mod budget;
 #[cfg(not(target_feature = "crt-static"))]
 mod c_kinds;
 #[cfg(not(target_feature = "crt-static"))]

@@ -21,7 +21,7 @@ use super::futex::SLEEPERS;
 use super::locks;
 use super::watch::unwatched;
 use super::within;
-use crate::sleepers::{self, Note};
+use crate::sleepers::{self, Note, Sleeper};
 use crate::wait::{self, Wait};
 
 type Of = unsafe extern "C" fn(*mut pthread_cond_t) -> c_int;
@@ -186,12 +186,13 @@ fn interposed_wait(
     // SAFETY: the calling thread holds the mutex, and unlocks it in the call.
     wait::charged_for_chosen(unsafe { locks::charge(mutex) });
     let start = sleepers::rounded(clock::ticks());
-    within::enter_wait(mark.set());
-    // A cancelled thread is unwound, and leaves its cell behind: see `sleepers`.
+    let last = within::enter_wait(mark.set());
+    // A cancelled thread is unwound, and leaves its cell when it ends: see `within::thread_ends`.
     let wait = ManuallyDrop::new(Wait::begin_at(WaitReason::CondWait, start));
-    // No unlock ends this wait.
-    let place = SLEEPERS.enter(condition.addr(), c_uint::MAX, start, wait.goroutine(), Note::default());
-    within::wait_at(place);
+    // No unlock ends this wait, and it is reported until the thread has the mutex again. So only a trace needs the wake.
+    let (address, goroutine) = (condition.addr(), wait.goroutine());
+    let sleeper = Sleeper { address, bits: c_uint::MAX, start, goroutine, note: Note::default() };
+    let place = SLEEPERS.enter(sleeper, last, within::wait_at);
     set_errno(before);
     let result = call();
     let after = errno();
@@ -208,7 +209,7 @@ fn interposed_wait(
 /// a lock, so nothing is charged.
 #[inline(always)]
 fn wakes(condition: *mut pthread_cond_t, count: c_uint) {
-    if listeners::are_any() && SLEEPERS.are_any(condition.addr()) {
+    if listeners::are_any() && rtprof_tracer::is_enabled() {
         interposed_wake(condition, count);
     }
 }

@@ -7,6 +7,7 @@
 use core::ffi::{c_int, c_long};
 use core::mem::ManuallyDrop;
 
+use rtprof_profiler::contention;
 use rtprof_runtime::clock;
 use rtprof_runtime::goroutine::Goroutine;
 use rtprof_runtime::hidden::{self, Calls};
@@ -21,7 +22,7 @@ use super::forward::{errno, returned, set_errno, system_call};
 use super::watch::unwatched;
 use super::within;
 use super::yields;
-use crate::sleepers::{self, Sleepers};
+use crate::sleepers::{self, Left, Sleeper, Sleepers};
 use crate::wait::{self, Wait};
 
 /// `long syscall(long number, ...)`
@@ -147,7 +148,7 @@ unsafe extern "C-unwind" fn interposed_futex(
         Operation::Wait { bits } if listeners::are_any() => interposed_wait(word, bits, call),
         Operation::Wait { .. } => unwatched(call),
         Operation::Wake { count, bits } => {
-            if listeners::are_any() {
+            if listeners::are_any() && is_wake_of_interest(word) {
                 interposed_wake(word, count, bits);
             }
             call()
@@ -164,38 +165,54 @@ fn interposed_wait(word: usize, bits: u32, call: impl FnOnce() -> c_long) -> c_l
         return call();
     }
     let before = errno();
-    within::enter_wait(mark.set());
+    let last = within::enter_wait(mark.set());
     let start = sleepers::rounded(yields::start_of_wait());
     let mut wait = ManuallyDrop::new(Wait::begin_at(WaitReason::Sync, start));
-    let place = SLEEPERS.enter(word, bits, start, wait.goroutine(), wait::choose(wait_site::here));
-    within::wait_at(place);
+    let note = wait.choose();
+    let sleeper = Sleeper { address: word, bits, start, goroutine: wait.goroutine(), note };
+    let place = SLEEPERS.enter(sleeper, last, within::wait_at);
     set_errno(before);
     let result = call();
     let after = errno();
-    match place.and_then(|place| SLEEPERS.leave(place)) {
-        Some(woken) => {
-            wait.woken(woken);
-            ManuallyDrop::into_inner(wait).end();
-        }
+    let now = clock::ticks();
+    let left = match place {
+        Some(place) if result == 0 => SLEEPERS.leave_woken(place, now, wait_site::here),
+        Some(place) => Left { woken: SLEEPERS.leave(place), asks: None },
+        None => Left::default(),
+    };
+    if let Some(record) = left.asks {
+        contention::note_wait_site(record, wait_site::here());
+    }
+    match left.woken {
         // The word had changed before, so the thread has not slept.
         None if result == -1 && after == libc::EAGAIN => drop(ManuallyDrop::into_inner(wait)),
-        None => ManuallyDrop::into_inner(wait).end_if_slept(),
+        woken => ManuallyDrop::into_inner(wait).end_chosen(woken, now),
     }
     within::leave_wait(&mark);
     set_errno(after);
     result
 }
 
+/// Whether a wake of threads that wait at this address must be recorded: for a profile, or for a trace.
+#[inline]
+pub(super) fn is_wake_of_interest(address: usize) -> bool {
+    SLEEPERS.are_watched(address) || rtprof_tracer::is_enabled()
+}
+
 /// Records a wake, before the kernel makes it: the trace must not show the effect before the cause.
 #[cold]
 #[inline(never)]
 fn interposed_wake(word: usize, count: u32, bits: u32) {
-    if !SLEEPERS.are_any(word) || hidden::is_hidden(Calls::WAKES) {
+    if hidden::is_hidden(Calls::WAKES) {
         return;
     }
     let before = errno();
-    let (charge, waited_at) = SLEEPERS.wake(word, count, bits, clock::ticks(), unblock);
-    wait::woke(charge, waited_at);
+    let (now, is_watched) = (clock::ticks(), SLEEPERS.are_watched(word));
+    let woken = SLEEPERS.wake(word, count, bits, now, unblock);
+    if is_watched {
+        contention::note_watch(clock::since(now, clock::ticks()));
+    }
+    wait::woke(&woken);
     set_errno(before);
 }
 

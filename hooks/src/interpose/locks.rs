@@ -16,6 +16,7 @@ use core::mem::ManuallyDrop;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use libc::{pthread_mutex_t, timespec};
+use rtprof_profiler::contention;
 use rtprof_runtime::clock;
 use rtprof_runtime::goroutine::Goroutine;
 use rtprof_runtime::hidden::{self, Calls};
@@ -26,12 +27,12 @@ use rtprof_runtime::wait_reason::WaitReason;
 use rtprof_tracer::states;
 
 use super::forward::{Next, errno, function, is_of_c_library, set_errno};
-use super::futex::SLEEPERS;
+use super::futex::{SLEEPERS, is_wake_of_interest};
 use super::mutex;
 use super::watch::unwatched;
 use super::within;
 use crate::account::Charge;
-use crate::sleepers;
+use crate::sleepers::{self, Sleeper};
 use crate::wait::{self, Wait};
 
 type Of = unsafe extern "C-unwind" fn(*mut pthread_mutex_t) -> c_int;
@@ -117,7 +118,7 @@ pub(crate) unsafe extern "C-unwind" fn pthread_mutex_unlock(mutex: *mut pthread_
         // SAFETY: the caller keeps the contract of the C library's function.
         || function!(UNLOCK, c"pthread_mutex_unlock", Of).map_or(libc::EINVAL, |next| unsafe { next(mutex) });
     // Here, so that the recorded stack contains this function.
-    if listeners::are_any() && SLEEPERS.are_any(mutex.addr()) {
+    if listeners::are_any() && is_wake_of_interest(mutex.addr()) {
         interposed_unlock(mutex, call)
     } else {
         call()
@@ -163,24 +164,21 @@ fn interposed_untried_lock(mutex: *mut pthread_mutex_t, call: impl FnOnce() -> c
 fn interposed_wait(mutex: *mut pthread_mutex_t, call: impl FnOnce() -> c_int) -> c_int {
     let before = errno();
     let mark = FrameMark::new();
-    within::enter_wait(mark.set());
+    let last = within::enter_wait(mark.set());
     let start = sleepers::rounded(clock::ticks());
     let mut wait = ManuallyDrop::new(Wait::begin_at(WaitReason::MutexLock, start));
-    let note = wait::choose(|| None);
-    let place = SLEEPERS.enter(mutex.addr(), c_uint::MAX, start, wait.goroutine(), note);
-    within::wait_at(place);
+    let note = wait.choose();
+    let (address, goroutine) = (mutex.addr(), wait.goroutine());
+    let sleeper = Sleeper { address, bits: c_uint::MAX, start, goroutine, note };
+    let place = SLEEPERS.enter(sleeper, last, within::wait_at);
     set_errno(before);
     let result = call();
     let after = errno();
-    let charged = place.and_then(|place| SLEEPERS.leave(place));
-    match charged {
-        Some(until) if result == 0 => {
-            wait.woken(until);
-            ManuallyDrop::into_inner(wait).end();
-        }
-        // A timeout, or the unlock came before this thread was in the table, or the holder ended without an unlock.
-        _ => ManuallyDrop::into_inner(wait).end_if_slept(),
-    }
+    let now = clock::ticks();
+    // In a timeout the time after the last charge counts too. Without a charge, the unlock came before this thread was in the
+    // table, or the holder ended without one.
+    let charged = place.and_then(|place| SLEEPERS.leave(place)).filter(|_| result == 0);
+    ManuallyDrop::into_inner(wait).end_chosen(charged, now);
     within::leave_wait(&mark);
     set_errno(after);
     result
@@ -207,7 +205,7 @@ fn interposed_unlock(mutex: *mut pthread_mutex_t, call: impl FnOnce() -> c_int) 
 /// # Safety
 /// The current thread holds the mutex, or the C library checks that.
 pub(super) unsafe fn charge(mutex: *mut pthread_mutex_t) -> Charge {
-    if !SLEEPERS.are_any(mutex.addr()) || hidden::is_hidden(Calls::WAKES) {
+    if !is_wake_of_interest(mutex.addr()) || hidden::is_hidden(Calls::WAKES) {
         return Charge::default();
     }
     // SAFETY: the caller keeps the contract of the C library's function.
@@ -229,6 +227,9 @@ pub(super) unsafe fn charge(mutex: *mut pthread_mutex_t) -> Charge {
             longest.set(Some((start, goroutine)));
         }
     });
+    if SLEEPERS.are_watched(mutex.addr()) {
+        contention::note_watch(clock::since(now, clock::ticks()));
+    }
     if let Some((start, goroutine)) = longest.get()
         // A wait that began after the charge is skipped.
         && start < now

@@ -64,6 +64,7 @@ mod yields;
 #[cfg(not(target_feature = "crt-static"))]
 use core::ffi::c_void;
 
+use rtprof_runtime::goroutine::observer::{self, EndObserver};
 use rtprof_runtime::listeners;
 use rtprof_runtime::stack::frame_mark::FrameMark;
 
@@ -97,6 +98,7 @@ extern "C" fn construct() {
         conditions::find();
     }
     rtprof_profiler::init::open_at_start();
+    observer::observe_ends(&(within::thread_ends as EndObserver));
     if is_active() {
         listeners::note_calls_are_seen();
     }

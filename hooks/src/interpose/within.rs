@@ -36,7 +36,7 @@ thread_local! {
     // No destructors and no lazy initialisation, as everywhere in hooks.
     /// A function whose time is a wait from its beginning on.
     static WAIT: Within = const { Within::nowhere() };
-    /// The cell in which that function waits.
+    /// The cell in which that function waits; the cell of the last wait while the thread is in none.
     static PLACE: Cell<Option<SleeperCell>> = const { Cell::new(None) };
     /// A function of which only the end tells whether it has waited.
     static CALL: Within = const { Within::nowhere() };
@@ -101,15 +101,24 @@ fn end_left_wait() {
 }
 
 /// Notes that the current thread waits in the function whose mark, set by the function itself, is at this address, until
-/// [`leave_wait`]. It is in no other wait.
-pub(super) fn enter_wait(mark: usize) {
-    PLACE.set(None);
+/// [`leave_wait`]. It is in no other wait. Returns the cell of its last wait.
+pub(super) fn enter_wait(mark: usize) -> Option<SleeperCell> {
+    let last = PLACE.replace(None);
     WAIT.with(|wait| wait.set(mark));
+    last
+}
+
+/// Leaves the cell of a thread that ends in its wait.
+pub(super) fn thread_ends() {
+    let is_in_wait = WAIT.with(|wait| wait.mark.replace(NONE)) != NONE;
+    if is_in_wait && let Some(place) = PLACE.take() {
+        SLEEPERS.leave(place);
+    }
 }
 
 /// Notes the cell in which the thread waits.
-pub(super) fn wait_at(place: Option<SleeperCell>) {
-    PLACE.set(place);
+pub(super) fn wait_at(place: SleeperCell) {
+    PLACE.set(Some(place));
 }
 
 /// Notes that the wait is over.

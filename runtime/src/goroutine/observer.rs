@@ -35,8 +35,12 @@ pub struct ThreadObserver {
     pub forked: fn(),
 }
 
+/// Called from a hook by a thread whose goroutine ends, perhaps in a wait that it does not come back from.
+pub type EndObserver = fn();
+
 static OBSERVER: AtomicRef<Observer> = AtomicRef::none();
 static THREAD_OBSERVER: AtomicRef<ThreadObserver> = AtomicRef::none();
+static END_OBSERVER: AtomicRef<EndObserver> = AtomicRef::none();
 
 /// Installs `observer` in place of an earlier one.
 pub fn observe(observer: &'static Observer) {
@@ -46,6 +50,11 @@ pub fn observe(observer: &'static Observer) {
 /// Installs `observer` in place of an earlier one.
 pub fn observe_threads(observer: &'static ThreadObserver) {
     THREAD_OBSERVER.set(Some(observer));
+}
+
+/// Installs `observer` in place of an earlier one.
+pub fn observe_ends(observer: &'static EndObserver) {
+    END_OBSERVER.set(Some(observer));
 }
 
 /// Changes the goroutine's state while there is no observer.
@@ -73,6 +82,9 @@ pub(super) fn thread_began() {
 }
 
 pub(super) fn ends(goroutine: &'static Goroutine) {
+    if let Some(ends) = END_OBSERVER.get() {
+        ends();
+    }
     if let Some(observer) = OBSERVER.get() {
         (observer.ends)(goroutine);
     }

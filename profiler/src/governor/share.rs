@@ -1,0 +1,310 @@
+//! The part of a thread's account that concerns one profile: what its events cost, and the rates that follow.
+
+use core::cell::Cell;
+use core::sync::atomic::{AtomicU64, Ordering, compiler_fence};
+
+use rtprof_runtime::clock::NANOS;
+use rtprof_runtime::random;
+
+use super::SAMPLES;
+
+/// Nanoseconds of a thread's processor time over which densities are means.
+pub(super) const MEMORY: f64 = 20e6;
+/// The cost of a sample before one was measured.
+const FIRST_COST_NANOS: f64 = 2000.0;
+/// A measured cost counts as at most so many times the mean: the thread was preempted.
+const MOST_ABOVE_MEAN: f64 = 4.0;
+/// The factor by which rates rise while all waits are longer, and
+const STEP: f64 = 4.0;
+/// they cost more than this many times the allowance.
+const FAR_TOO_MUCH: f64 = 4.0;
+/// The largest rate of the block profile that a budget leads to: a longer wait is always recorded.
+pub(super) const LONGEST_NANOS: u64 = NANOS;
+/// The largest M.
+const MOST_ONE_IN: f64 = 1024.0;
+/// 1 / M is rounded to a multiple of 1 / `CHANCES`, which changes no total by more than a millionth.
+const CHANCES: u64 = 1 << 32;
+/// A wait of this length is recorded even if it was not chosen at its beginning, so that a rare long one is seen. Such a wait
+/// counts until the kernel has run the thread again, which is short in comparison, where the program has the processor time
+/// that it needs.
+const ALWAYS_NANOS: u64 = 10_000_000;
+/// The largest fraction of the mutex profile that a budget leads to.
+const LARGEST_FRACTION: u64 = 1 << 20;
+
+/// A profile that has a budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Profile {
+    Block,
+    Mutex,
+}
+
+impl Profile {
+    /// The largest rate to which a budget leads, if a nanosecond has so many ticks.
+    fn largest_rate(self, ticks: f64) -> u64 {
+        match self {
+            Self::Block => (LONGEST_NANOS as f64 * ticks) as u64,
+            Self::Mutex => LARGEST_FRACTION,
+        }
+    }
+}
+
+/// What threads tell each other of one profile, at their settlements.
+pub(super) struct Shared {
+    /// Ticks for a sample, 0 before one was measured; the bits of an `f64`, as the next one.
+    pub(super) cost: AtomicU64,
+    /// The mean of the threads' densities.
+    pub(super) density: AtomicU64,
+    /// The mean of the threads' watchable waits for one nanosecond of processor time.
+    pub(super) watchable: AtomicU64,
+    /// The rate of the last settlement.
+    pub(super) rate: AtomicU64,
+    /// The largest rate so far.
+    pub(super) most: AtomicU64,
+}
+
+pub(super) static SHARED: [Shared; 2] = [const {
+    Shared {
+        cost: AtomicU64::new(0),
+        density: AtomicU64::new(0),
+        watchable: AtomicU64::new(0),
+        rate: AtomicU64::new(0),
+        most: AtomicU64::new(0),
+    }
+}; 2];
+
+/// The account of a thread, for one profile.
+pub(super) struct Share {
+    /// The rate that was set, when `rate` was computed.
+    pub(super) set: Cell<u64>,
+    /// The rate in force.
+    pub(super) rate: Cell<u64>,
+    /// Since the last settlement: the sum of what waits add, or the number of contended unlocks.
+    demand: Cell<u64>,
+    /// Events and samples since the last settlement.
+    pub(super) events: Cell<u32>,
+    pub(super) samples: Cell<u32>,
+    /// Waits since the last settlement of which the demand shows only that they were longer.
+    longer: Cell<u32>,
+    /// Waits since the last settlement that might have been watched.
+    pub(super) watchable: Cell<u32>,
+    /// The mean of their number for one nanosecond of processor time.
+    watchable_density: Cell<f64>,
+    /// How they are sampled, and in so many of [`CHANCES`] cases watched. While `begun` changes, in all.
+    begun: Cell<Begun>,
+    chances: Cell<u64>,
+    /// Ticks for a sample, a mean; 0 before one was measured.
+    pub(super) cost: Cell<f64>,
+    /// The demand times the cost, for one nanosecond of processor time; negative before the first settlement.
+    pub(super) density: Cell<f64>,
+}
+
+/// How a wait is sampled of which it is decided at its beginning whether it is watched.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Begun {
+    /// R / M: the rate for a chosen wait.
+    pub(crate) rate_of_chosen: u64,
+    /// M: the number of waits for which a chosen one stands.
+    pub(crate) one_in: f64,
+    /// A wait of so many ticks is recorded in any case.
+    always: u64,
+}
+
+impl Begun {
+    /// Whether a wait of `ticks` is recorded in any case.
+    #[inline]
+    pub(crate) fn is_always(self, ticks: u64) -> bool {
+        ticks >= self.always
+    }
+
+    /// What a wait of `ticks` adds to the demand at the rate R.
+    #[inline]
+    pub(super) fn demand(self, ticks: u64, rate: u64) -> Demand {
+        Demand::of_wait(ticks, if self.is_always(ticks) { rate } else { self.rate_of_chosen })
+    }
+}
+
+/// What an event adds to the demand.
+#[derive(Clone, Copy)]
+pub(super) struct Demand {
+    pub(super) of: u64,
+    /// Whether it would be more if the rate were larger.
+    pub(super) is_longer: bool,
+}
+
+impl Demand {
+    /// Of a wait of `ticks`, at this rate.
+    #[inline]
+    pub(super) fn of_wait(ticks: u64, rate: u64) -> Self {
+        Self { of: ticks.min(rate), is_longer: ticks >= rate }
+    }
+}
+
+impl Share {
+    pub(super) const fn new() -> Self {
+        Self {
+            set: Cell::new(0),
+            rate: Cell::new(0),
+            demand: Cell::new(0),
+            events: Cell::new(0),
+            samples: Cell::new(0),
+            longer: Cell::new(0),
+            watchable: Cell::new(0),
+            watchable_density: Cell::new(0.0),
+            begun: Cell::new(Begun { rate_of_chosen: 0, one_in: 1.0, always: 0 }),
+            chances: Cell::new(CHANCES),
+            cost: Cell::new(0.0),
+            density: Cell::new(-1.0),
+        }
+    }
+
+    /// Counts an event, and returns the rate for it.
+    #[inline]
+    pub(super) fn count_event(&self, demand: impl FnOnce(u64) -> Demand) -> u64 {
+        // 0 only in a signal handler that has interrupted the first settlement.
+        let rate = self.rate.get().max(1);
+        let demand = demand(rate);
+        self.events.set(self.events.get().saturating_add(1));
+        self.longer.set(self.longer.get() + u32::from(demand.is_longer));
+        self.demand.set(self.demand.get().saturating_add(demand.of));
+        rate
+    }
+
+    /// As [`begin_wait`].
+    #[inline]
+    pub(super) fn begin(&self, set: u64) -> (Option<Begun>, bool) {
+        self.watchable.set(self.watchable.get().saturating_add(1));
+        let chances = self.chances.get();
+        if self.set.get() != set || chances == CHANCES {
+            return (None, true);
+        }
+        (Some(self.begun.get()), random::below(CHANCES) < chances)
+    }
+
+    /// Counts a sample that has cost `ticks`, and now and then tells the other threads what samples cost this one.
+    #[inline]
+    pub(super) fn count_sample(&self, ticks: f64, shared: &Shared) {
+        // A thread that records what others have chosen may never settle: the number wraps.
+        let samples = self.samples.get().wrapping_add(1);
+        self.samples.set(samples);
+        let mean = self.cost.get();
+        let mean = if mean == 0.0 { ticks } else { mean + (ticks.min(mean * MOST_ABOVE_MEAN) - mean) / 8.0 };
+        self.cost.set(mean);
+        if samples.is_multiple_of(SAMPLES) {
+            let of_all = f64::from_bits(shared.cost.load(Ordering::Relaxed));
+            let of_all = if of_all == 0.0 { mean } else { of_all + (mean - of_all) / 4.0 };
+            shared.cost.store(of_all.to_bits(), Ordering::Relaxed);
+        }
+    }
+
+    /// Adds what has happened since the last settlement, `passed` nanoseconds of processor time ago.
+    pub(super) fn settle(&self, profile: Profile, passed: f64, ticks: f64, allowance: f64, watch: f64) {
+        let shared = &SHARED[profile as usize];
+        if self.density.get() < 0.0 {
+            self.density.set(f64::from_bits(shared.density.load(Ordering::Relaxed)));
+            self.watchable_density.set(f64::from_bits(shared.watchable.load(Ordering::Relaxed)));
+        }
+        let of_all = f64::from_bits(shared.cost.load(Ordering::Relaxed));
+        // A thread that takes no samples itself knows from others what they cost.
+        self.cost.set(match (self.cost.get(), of_all) {
+            (0.0, 0.0) => FIRST_COST_NANOS * ticks,
+            (0.0, one) | (one, 0.0) => one,
+            (own, of_all) => (own + of_all) / 2.0,
+        });
+        self.samples.set(0);
+        let events = self.events.replace(0);
+        let demand = self.demand.replace(0);
+        let are_all_longer = self.longer.replace(0) == events;
+        let samples = demand as f64 / self.rate.get().max(1) as f64;
+        let costs_far_too_much = samples * self.cost.get() > FAR_TOO_MUCH * allowance * passed;
+        let most = profile.largest_rate(ticks);
+        let is_below = self.rate.get() < most;
+        let step =
+            if events >= SAMPLES && are_all_longer && costs_far_too_much && is_below { STEP } else { 1.0 };
+        // At the largest rate a larger density changes nothing, and would keep the rate there for longer.
+        let largest = most as f64 * allowance;
+        let watchable = f64::from(self.watchable.replace(0));
+        // The mutex profile watches what it samples, and the block profile decides that separately.
+        let watch_demand = if profile == Profile::Mutex { watchable * watch } else { 0.0 };
+        let demand = demand as f64 * self.cost.get() + watch_demand;
+        self.density.set((step * mean(self.density.get(), demand, passed)).min(largest));
+        self.watchable_density.set(mean(self.watchable_density.get(), watchable, passed));
+        if events != 0 {
+            tell(&shared.density, self.density.get());
+            tell(&shared.watchable, self.watchable_density.get());
+        }
+    }
+
+    /// Returns the ticks per nanosecond that the samples would take at the rate that was set, if a watched wait takes `watch`.
+    pub(super) fn wanted(&self, profile: Profile, watch: f64) -> f64 {
+        match self.set.get() {
+            0 => 0.0,
+            // The mutex profile's density contains it.
+            set if profile == Profile::Mutex => self.density.get() / set as f64,
+            set => self.density.get() / set as f64 + self.watchable_density.get() * watch,
+        }
+    }
+
+    /// Sets the rate at which samples take `part`, in ticks per nanosecond.
+    pub(super) fn set_rate(&self, profile: Profile, part: f64, ticks: f64, watch: f64) {
+        let (most, set) = (profile.largest_rate(ticks), self.set.get());
+        let (mut one_in, mut left) = (1.0, part);
+        if profile == Profile::Block {
+            let watching = self.watchable_density.get() * watch;
+            let needed = self.wanted(profile, watch) / part;
+            let for_half = watching / (part / 2.0);
+            one_in = needed.min(for_half).clamp(1.0, MOST_ONE_IN);
+            left = part - (watching / one_in).min(part / 2.0);
+        }
+        // At R / M no smaller than what was set. The cast saturates.
+        let rate = (self.density.get() / left).max(set as f64 * one_in).ceil() as u64;
+        let rate = rate.min(most).max(set);
+        self.rate.set(rate);
+        let one_in = one_in.min(rate as f64 / set.max(1) as f64).max(1.0);
+        // A signal handler may interrupt this, and wait.
+        self.chances.set(CHANCES);
+        compiler_fence(Ordering::Release);
+        self.begun.set(Begun {
+            rate_of_chosen: (rate as f64 / one_in).ceil() as u64,
+            one_in,
+            always: rate.max((ALWAYS_NANOS as f64 * ticks) as u64),
+        });
+        compiler_fence(Ordering::Release);
+        self.chances.set((CHANCES as f64 / one_in) as u64);
+        if set != 0 {
+            let shared = &SHARED[profile as usize];
+            shared.rate.store(rate, Ordering::Relaxed);
+            if rate > shared.most.load(Ordering::Relaxed) {
+                shared.most.fetch_max(rate, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+/// Tells other threads a thread's mean.
+fn tell(shared: &AtomicU64, own: f64) {
+    let of_all = f64::from_bits(shared.load(Ordering::Relaxed));
+    shared.store((of_all + (own - of_all) / 8.0).to_bits(), Ordering::Relaxed);
+}
+
+/// Returns the new mean of something per nanosecond of processor time, after `passed` nanoseconds in which there was
+/// `more` of it.
+pub(super) fn mean(old: f64, more: f64, passed: f64) -> f64 {
+    (old * MEMORY + more) / (MEMORY + passed)
+}
+
+/// The rates of a profile to which a budget has led.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Raised {
+    /// The rate of the thread that has computed it last.
+    pub now: u64,
+    /// The largest one so far.
+    pub most: u64,
+}
+
+/// Returns the rates to which a budget has led, in ticks or contended unlocks; `None` if no thread had to raise the rate
+/// `set`.
+pub(crate) fn raised(profile: Profile, set: u64) -> Option<Raised> {
+    let shared = &SHARED[profile as usize];
+    let (now, most) = (shared.rate.load(Ordering::Relaxed), shared.most.load(Ordering::Relaxed));
+    (most > set).then_some(Raised { now, most })
+}
