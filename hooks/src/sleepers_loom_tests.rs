@@ -22,16 +22,6 @@ impl Sleepers {
     }
 }
 
-fn sleeper(
-    address: usize,
-    bits: u32,
-    start: u64,
-    goroutine: Option<&'static Goroutine>,
-    note: Note,
-) -> Sleeper {
-    Sleeper { address, bits, start, goroutine, note }
-}
-
 /// How often a model switches between threads that could go on.
 fn bound() -> usize {
     if std::env::var_os("RTPROF_LOOM_ALL").is_some() { 3 } else { 2 }
@@ -48,7 +38,7 @@ const OTHER: usize = 192;
 #[test]
 fn loom_who_is_charged_has_told() {
     let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(bound());
+    builder.preemption_bound = Some(3);
     builder.check(|| {
         assert_eq!(home_of(OTHER), home_of(64));
         let sleepers = Arc::new(Sleepers::modelled());
@@ -105,7 +95,7 @@ fn loom_what_is_charged_was_told() {
 #[test]
 fn loom_what_was_abandoned_is_freed_once() {
     let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(bound());
+    builder.preemption_bound = Some(3);
     builder.check(|| {
         let sleepers = Arc::new(Sleepers::modelled());
         let id: &'static _ = Box::leak(Box::new(loom::sync::atomic::AtomicU64::new(7)));

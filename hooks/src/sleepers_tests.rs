@@ -5,16 +5,6 @@ use rtprof_runtime::goroutine;
 use super::*;
 
 const ANY: u32 = u32::MAX;
-fn sleeper(
-    address: usize,
-    bits: u32,
-    start: u64,
-    goroutine: Option<&'static Goroutine>,
-    note: Note,
-) -> Sleeper {
-    Sleeper { address, bits, start, goroutine, note }
-}
-
 /// Chooses the charge.
 const CHOSEN: Note = Note { is_watched: true, weight: 1 };
 /// A waiter that is not watched.

@@ -7,7 +7,7 @@
 use std::hint::spin_loop;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
-use std::thread::{JoinHandle, sleep, spawn};
+use std::thread::{JoinHandle, spawn};
 use std::time::{Duration, Instant};
 
 use rtprof::{BlockKinds, BlockProfileRecord, pprof};
@@ -142,11 +142,13 @@ fn turn(load: &Load, sums: &mut Sums) {
     let begin = Instant::now();
     let before = Sums::until_now(begin);
     let end = load.shared.done.load(Ordering::Relaxed) + WORK;
+    let mut own_sleeps = 0.0;
     until("the work is done", || {
-        sleep(Duration::from_millis(5));
+        own_sleeps += 1.0;
         load.shared.done.load(Ordering::Relaxed) >= end
     });
     sums.add(&before, &Sums::until_now(begin));
+    sums.slept -= own_sleeps;
 }
 
 /// The number of events of which one is sampled, according to the profile: the largest one.
