@@ -4,7 +4,7 @@
 //! ```text
 //!   home of an address           cells
 //!   ┌──────────────────┐         ┌─────────┬───────┬──────┬───────────────┬──────┐
-//!   │ watched │ reach  │ ──────► │ address │ since │ bits │ goroutine, id │ note │  at the home's number, or up to `reach`
+//!   │ watched │ reach  │ ──────► │ address │ since │ bits │ goroutine, id │ note │  at the home's number, or up to its reach
 //!   └──────────────────┘         └─────────┴───────┴──────┴───────────────┴──────┘  further on
 //! ```
 //!
@@ -24,7 +24,8 @@
 //! one. But they write neither to the home nor to its line, which the wakers read: each line that goes to another core and
 //! back costs as much as the rest of the hook. A home and the cell of the same number are one line, for watched waiters, who
 //! share it with their waker in any case; homes have even numbers, and other waiters take odd cells. A thread tries the cell
-//! of its last wait first, and the home's reach is only raised, until the last watched waiter leaves and finds it too long.
+//! of an earlier wait first ([`Hints`]), and the home's reach is only raised, until the last watched waiter leaves and finds it
+//! too long.
 //!
 //! Problem: a waiter that is not watched is woken by a thread that does not look at the table. Until it runs and leaves, its
 //! cell still shows a wait. If another waiter, who is watched, is woken meanwhile, the waker takes the first one, which has
@@ -54,10 +55,15 @@
 //! # Locks
 //! None.
 
+mod home;
+
 use rtprof_profiler::contention::BlockRecord;
 use rtprof_runtime::atomic_ref::AtomicRef;
 use rtprof_runtime::primitive::AtomicU64;
 use rtprof_runtime::wait_site::{NotedSite, WaitSite};
+
+pub(crate) use home::Hints;
+use home::{Home, HomeSeen, Reach};
 
 use crate::account::Charge;
 use crate::primitive::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
@@ -65,7 +71,7 @@ use crate::wait::{Goroutine, LEAST_SLEEP, process};
 
 const CELLS: usize = if cfg!(loom) { 2 } else { 1 << 12 };
 
-/// A home's reach that is too long if no waiter needs it.
+/// The distances within a home's reach that are too many if no waiter needs them.
 const LONG_REACH: u32 = if cfg!(loom) { 1 } else { 16 };
 
 /// The ticks after which a cell may belong to a thread that has ended unnoticed: about a second, on aarch64 a few. To look for
@@ -187,10 +193,6 @@ pub(crate) struct Left {
     pub(crate) asks: Option<&'static BlockRecord>,
 }
 
-/// Two halves of a word: how many watched waiters are at the addresses of one home, and the largest distance of a cell that
-/// a waiter there used.
-struct Home(AtomicU64);
-
 /// The table.
 pub(crate) struct Sleepers {
     lines: [Line; CELLS],
@@ -202,28 +204,6 @@ pub(crate) struct Sleepers {
 const UNUSED: u32 = 0;
 /// In place of a process, while a thread empties the cells. No process has this number.
 const EMPTYING: u32 = u32::MAX;
-
-impl Home {
-    fn read(&self) -> (u32, u32) {
-        let word = self.0.load(Ordering::Acquire);
-        (word as u32, (word >> 32) as u32)
-    }
-
-    fn word(watched: u32, reach: u32) -> u64 {
-        u64::from(watched) | u64::from(reach) << 32
-    }
-
-    /// Returns what it was before.
-    fn change(&self, change: impl Fn(u32, u32) -> (u32, u32)) -> (u32, u32) {
-        let both = |word: u64| {
-            let (watched, reach) = change(word as u32, (word >> 32) as u32);
-            Some(Self::word(watched, reach))
-        };
-        // Never fails, as a change is always made.
-        let (Ok(before) | Err(before)) = self.0.fetch_update(Ordering::AcqRel, Ordering::Relaxed, both);
-        (before as u32, (before >> 32) as u32)
-    }
-}
 
 /// A tick without the bit that `since` uses.
 pub(crate) fn rounded(tick: u64) -> u64 {
@@ -300,12 +280,11 @@ impl Sleepers {
         &self.lines[number].home
     }
 
-    /// Enters the current thread, which is about to wait. `last` is the cell of its last wait. `None` if no cell is free. Calls
-    /// `found` before the wait can be seen.
+    /// Enters the current thread, which is about to wait. `None` if no cell is free. Calls `found` before the wait can be seen.
     pub(crate) fn enter(
         &self,
         Sleeper { address, bits, start, goroutine, note }: Sleeper,
-        last: Option<SleeperCell>,
+        hints: &Hints,
         found: impl FnOnce(SleeperCell),
     ) -> Option<SleeperCell> {
         // The kernel will refuse such an address.
@@ -313,13 +292,16 @@ impl Sleepers {
             return None;
         }
         let home = home_of(address);
-        let last = last.filter(|last| last.home == home && last.note.is_watched == note.is_watched);
-        let distance = match last {
-            Some(last) if self.cell(home, last.distance).take() => last.distance,
-            _ => self.take_free(home, note.is_watched).or_else(|| {
-                self.free_abandoned();
-                self.take_free(home, note.is_watched)
-            })?,
+        let distance = match hints.get(home, note.is_watched) {
+            Some(distance) if self.cell(home, distance).take() => distance,
+            _ => {
+                let distance = self.take_free(home, note.is_watched).or_else(|| {
+                    self.free_abandoned();
+                    self.take_free(home, note.is_watched)
+                })?;
+                hints.set(home, note.is_watched, distance);
+                distance
+            }
         };
         let cell = self.cell(home, distance);
         // The order matters: see `each_at`. A signal handler may jump out of here, and the wait is left then: the home may be
@@ -335,11 +317,12 @@ impl Sleepers {
         cell.weight.store(weight, Ordering::Relaxed);
         cell.record.set(None);
         cell.since.store(start, Ordering::Release);
-        let (home_line, distance_32) = (self.home(home), distance as u32);
-        if note.is_watched {
-            home_line.change(|watched, reach| (watched + 1, reach.max(distance_32)));
-        } else if home_line.read().1 < distance_32 {
-            home_line.change(|watched, reach| (watched, reach.max(distance_32)));
+        let more = u32::from(note.is_watched);
+        let with_this =
+            |HomeSeen { watched, reach }| HomeSeen { watched: watched + more, reach: reach.with(distance) };
+        let before = self.home(home).read();
+        if before != with_this(before) {
+            self.home(home).change(with_this);
         }
         let place = SleeperCell { home, distance, id, note };
         found(place);
@@ -406,10 +389,10 @@ impl Sleepers {
         let is_watched = cell.note().is_watched;
         cell.address.store(FREE, Ordering::Release);
         if is_watched {
-            let (watched, reach) =
-                self.home(home).change(|watched, reach| (watched.saturating_sub(1), reach));
-            if watched <= 1 && reach >= LONG_REACH {
-                self.shorten(home, reach);
+            let before =
+                self.home(home).change(|seen| HomeSeen { watched: seen.watched.saturating_sub(1), ..seen });
+            if before.watched <= 1 && before.reach.count() > LONG_REACH {
+                self.shorten(home, before.reach);
             }
         }
     }
@@ -417,15 +400,15 @@ impl Sleepers {
     /// Shortens the reach of a home without watched waiters to what its waiters need. One that enters at the same time and is
     /// not watched may not be found by wakes, for this one wait: a wake that ends it may be taken for another waiter's.
     #[cold]
-    fn shorten(&self, home: usize, reach: u32) {
-        let is_used =
-            |&distance: &u32| match self.cell(home, distance as usize).address.load(Ordering::Relaxed) {
-                FREE => false,
-                FILLING => true,
-                address => home_of(address) == home,
-            };
-        let needed = (0..=reach).rev().find(is_used).unwrap_or(0);
-        let word = |reach| Home::word(0, reach);
+    fn shorten(&self, home: usize, reach: Reach) {
+        let is_used = |&distance: &usize| match self.cell(home, distance).address.load(Ordering::Relaxed) {
+            FREE => false,
+            FILLING => true,
+            address => home_of(address) == home,
+        };
+        let farthest = [0, 1].into_iter().filter_map(|parity| reach.of(parity).rev().find(is_used));
+        let needed = farthest.fold(Reach::LEAST, Reach::with);
+        let word = |reach| HomeSeen { watched: 0, reach }.word();
         // Fails if a watched waiter has come.
         let _ = self.home(home).0.compare_exchange(
             word(reach),
@@ -461,7 +444,7 @@ impl Sleepers {
     /// Whether a watched waiter may be at `address`.
     #[inline]
     pub(crate) fn are_watched(&self, address: usize) -> bool {
-        self.home(home_of(address)).read().0 != 0
+        self.home(home_of(address)).read().watched != 0
     }
 
     /// Takes, at the tick `now`, at most `count` of the threads that wait at `address` with a bit in common with
@@ -493,7 +476,7 @@ impl Sleepers {
         };
         let mut are_owed = false;
         // There are no more waiters than the reach permits.
-        if count > self.home(home).read().1 {
+        if count >= self.home(home).read().reach.count() {
             are_owed = self.each_waiting(home, address, bits, now, &mut take);
         } else {
             // A waiter that another thread has taken meanwhile counts too, because it was woken.
@@ -595,7 +578,7 @@ impl Sleepers {
         if !self.is_of_this_process() {
             return;
         }
-        for distance in 0..=self.home(home).read().1 as usize {
+        for distance in self.home(home).read().reach.distances() {
             let cell = self.cell(home, distance);
             // `since` is read first. Then the address and the bits belong to the same wait or to a later one; if to a
             // later one, `since` has changed, and the compare-and-swap fails.

@@ -49,7 +49,7 @@ fn loom_who_is_charged_has_told() {
         };
         let wait = |(address, start): (usize, u64)| {
             let place = sleepers
-                .enter(sleeper(address, 1, start, None, CHOSEN), None, |_| ())
+                .enter(sleeper(address, 1, start, None, CHOSEN), &Hints::new(), |_| ())
                 .expect("nobody else waits");
             sleepers.leave(place).map(|woken| (address, woken))
         };
@@ -75,7 +75,7 @@ fn loom_what_is_charged_was_told() {
         };
         let wait = |(address, start): (usize, u64)| {
             let place = sleepers
-                .enter(sleeper(address, 1, start, None, CHOSEN), None, |_| ())
+                .enter(sleeper(address, 1, start, None, CHOSEN), &Hints::new(), |_| ())
                 .expect("nobody else waits");
             let charged = sleepers.leave(place)?;
             assert_eq!(address, 64, "charged for another lock");
@@ -100,7 +100,9 @@ fn loom_what_was_abandoned_is_freed_once() {
         let sleepers = Arc::new(Sleepers::modelled());
         let id: &'static _ = Box::leak(Box::new(loom::sync::atomic::AtomicU64::new(7)));
         let goroutine: &'static _ = Box::leak(Box::new(Goroutine::with_id(id)));
-        sleepers.enter(sleeper(64, 1, 10, Some(goroutine), CHOSEN), None, |_| ()).expect("nobody else waits");
+        sleepers
+            .enter(sleeper(64, 1, 10, Some(goroutine), CHOSEN), &Hints::new(), |_| ())
+            .expect("nobody else waits");
         id.store(8, Ordering::Relaxed);
         let wake =
             |sleepers: &Sleepers, now| sleepers.wake(64, 1, 1, now, |_, _| panic!("it has ended")).charge;
@@ -109,13 +111,14 @@ fn loom_what_was_abandoned_is_freed_once() {
             loom::thread::spawn(move || wake(&sleepers, 100))
         };
         assert_eq!(wake(&sleepers, 15), Charge::default());
-        let place =
-            sleepers.enter(sleeper(64, 1, 20, None, CHOSEN), None, |_| ()).expect("there are two cells");
+        let place = sleepers
+            .enter(sleeper(64, 1, 20, None, CHOSEN), &Hints::new(), |_| ())
+            .expect("there are two cells");
         let woken = sleepers.leave(place);
         let charge = waker.join().unwrap();
         assert_eq!(woken, (charge.waits == 1).then_some(100), "{charge:?}");
         assert_eq!(charge.ticks, charge.waits * 80, "{charge:?}");
-        assert_eq!(sleepers.home(home_of(64)).read().0, 0, "each was counted once");
+        assert_eq!(sleepers.home(home_of(64)).read().watched, 0, "each was counted once");
     });
 }
 
@@ -129,10 +132,11 @@ fn loom_what_is_owed_is_charged_once() {
     builder.check(|| {
         let sleepers = Arc::new(Sleepers::modelled());
         let other = sleepers
-            .enter(sleeper(64, 1, 10, None, Note::default()), None, |_| ())
+            .enter(sleeper(64, 1, 10, None, Note::default()), &Hints::new(), |_| ())
             .expect("there are two cells");
-        let watched =
-            sleepers.enter(sleeper(64, 1, 20, None, TWO), None, |_| ()).expect("there are two cells");
+        let watched = sleepers
+            .enter(sleeper(64, 1, 20, None, TWO), &Hints::new(), |_| ())
+            .expect("there are two cells");
         let waker = {
             let sleepers = sleepers.clone();
             loom::thread::spawn(move || sleepers.wake(64, 1, 1, 100, |_, _| ()).charge)

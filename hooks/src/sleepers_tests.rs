@@ -18,8 +18,9 @@ fn wake(sleepers: &Sleepers, address: usize, count: u32, bits: u32, now: u64) ->
 #[test]
 fn who_waits_longest_is_woken_first() {
     let sleepers = Box::new(Sleepers::new());
-    let enter =
-        |start| sleepers.enter(sleeper(64, ANY, start, None, CHOSEN), None, |_| ()).expect("there is room");
+    let enter = |start| {
+        sleepers.enter(sleeper(64, ANY, start, None, CHOSEN), &Hints::new(), |_| ()).expect("there is room")
+    };
     let (late, early, middle) = (enter(30), enter(10), enter(20));
     assert_eq!(wake(&sleepers, 64, 1, ANY, 100), (1, 90));
     assert_eq!(wake(&sleepers, 128, 9, ANY, 100), (0, 0), "another address");
@@ -37,8 +38,9 @@ fn a_lock_charges_all_for_what_is_new() {
         let charge = sleepers.charge(address, now, |_| unreachable!("no goroutines here"));
         (charge.waits, charge.ticks)
     };
-    let enter =
-        |start| sleepers.enter(sleeper(64, ANY, start, None, CHOSEN), None, |_| ()).expect("there is room");
+    let enter = |start| {
+        sleepers.enter(sleeper(64, ANY, start, None, CHOSEN), &Hints::new(), |_| ()).expect("there is room")
+    };
     let (first, second) = (enter(10), enter(20));
     assert_eq!(charge(64, 100), (2, 90 + 80));
     let third = enter(120);
@@ -56,7 +58,7 @@ fn waits_count_as_they_have_chosen() {
     let sleepers = Box::new(Sleepers::new());
     let enter = |start, weight| {
         let note = Note { is_watched: true, weight };
-        sleepers.enter(sleeper(64, ANY, start, None, note), None, |_| ()).expect("there is room")
+        sleepers.enter(sleeper(64, ANY, start, None, note), &Hints::new(), |_| ()).expect("there is room")
     };
     const MOST: u64 = i64::MAX as u64;
     let places = [enter(10, 0), enter(20, 7), enter(30, MOST)];
@@ -73,8 +75,10 @@ fn waits_count_as_they_have_chosen() {
 #[test]
 fn bits_choose() {
     let sleepers = Box::new(Sleepers::new());
-    let reader = sleepers.enter(sleeper(64, 0b01, 10, None, CHOSEN), None, |_| ()).expect("there is room");
-    let writer = sleepers.enter(sleeper(64, 0b10, 20, None, CHOSEN), None, |_| ()).expect("there is room");
+    let reader =
+        sleepers.enter(sleeper(64, 0b01, 10, None, CHOSEN), &Hints::new(), |_| ()).expect("there is room");
+    let writer =
+        sleepers.enter(sleeper(64, 0b10, 20, None, CHOSEN), &Hints::new(), |_| ()).expect("there is room");
     assert_eq!(wake(&sleepers, 64, 1, 0b10, 100), (1, 80));
     assert_eq!((sleepers.leave(reader), sleepers.leave(writer)), (None, Some(100)));
 }
@@ -84,10 +88,12 @@ fn a_wait_without_room_is_none() {
     let sleepers = Box::new(Sleepers::new());
     let places: Vec<_> = (1..=CELLS)
         .map(|at| {
-            sleepers.enter(sleeper(at * 64, ANY, 10, None, CHOSEN), None, |_| ()).expect("there is room")
+            sleepers
+                .enter(sleeper(at * 64, ANY, 10, None, CHOSEN), &Hints::new(), |_| ())
+                .expect("there is room")
         })
         .collect();
-    assert!(sleepers.enter(sleeper(64, ANY, 10, None, CHOSEN), None, |_| ()).is_none());
+    assert!(sleepers.enter(sleeper(64, ANY, 10, None, CHOSEN), &Hints::new(), |_| ()).is_none());
     assert_eq!(wake(&sleepers, CELLS * 64, 9, ANY, 20), (1, 10), "however far it is from its home");
     assert_eq!(places.into_iter().filter_map(|place| sleepers.leave(place)).count(), 1);
     assert!((1..=CELLS).all(|at| !sleepers.are_watched(at * 64)));
@@ -98,7 +104,7 @@ fn abandon(sleepers: &Sleepers, address: usize) {
     let enters = || {
         let own = goroutine::current();
         assert!(own.is_some(), "the registry is open");
-        sleepers.enter(sleeper(address, ANY, 10, own, CHOSEN), None, |_| ()).expect("there is room");
+        sleepers.enter(sleeper(address, ANY, 10, own, CHOSEN), &Hints::new(), |_| ()).expect("there is room");
     };
     std::thread::scope(|scope| scope.spawn(enters).join().unwrap());
 }
@@ -109,7 +115,8 @@ fn who_has_ended_waits_no_more() {
     let sleepers = Box::new(Sleepers::new());
     abandon(&sleepers, 64);
     let now = 10 + OLD;
-    let other = sleepers.enter(sleeper(64, ANY, 20, None, CHOSEN), None, |_| ()).expect("there is room");
+    let other =
+        sleepers.enter(sleeper(64, ANY, 20, None, CHOSEN), &Hints::new(), |_| ()).expect("there is room");
     assert_eq!(wake(&sleepers, 64, 1, ANY, now), (1, now - 20), "who waits is woken, not who waited before");
     assert_eq!(sleepers.leave(other), Some(now));
     assert!(!sleepers.are_watched(64));
@@ -120,7 +127,9 @@ fn who_has_ended_waits_no_more() {
 
     (1..=CELLS).for_each(|at| abandon(&sleepers, at * 64));
     assert!(
-        (1..=CELLS).all(|at| sleepers.enter(sleeper(at * 64, ANY, 10, None, CHOSEN), None, |_| ()).is_some()),
+        (1..=CELLS).all(|at| sleepers
+            .enter(sleeper(at * 64, ANY, 10, None, CHOSEN), &Hints::new(), |_| ())
+            .is_some()),
         "their room is free"
     );
 }
@@ -128,12 +137,13 @@ fn who_has_ended_waits_no_more() {
 #[test]
 fn another_process_has_other_threads() {
     let sleepers = Box::new(Sleepers::new());
-    let _left = sleepers.enter(sleeper(64, ANY, 10, None, CHOSEN), None, |_| ());
+    let _left = sleepers.enter(sleeper(64, ANY, 10, None, CHOSEN), &Hints::new(), |_| ());
     // As in a child, however it was made.
     sleepers.process.store(process::number() + 1, Ordering::Relaxed);
     assert_eq!(wake(&sleepers, 64, 1, ANY, 100), (0, 0));
     assert!(!sleepers.are_watched(64));
-    let own = sleepers.enter(sleeper(64, ANY, 10, None, CHOSEN), None, |_| ()).expect("there is room");
+    let own =
+        sleepers.enter(sleeper(64, ANY, 10, None, CHOSEN), &Hints::new(), |_| ()).expect("there is room");
     assert_eq!(wake(&sleepers, 64, 1, ANY, 100), (1, 90));
     assert_eq!(sleepers.leave(own), Some(100));
 }
@@ -142,13 +152,14 @@ fn another_process_has_other_threads() {
 #[test]
 fn who_was_forked_has_no_place() {
     let sleepers = Box::new(Sleepers::new());
-    let place = sleepers.enter(sleeper(64, ANY, 10, None, CHOSEN), None, |_| ()).expect("there is room");
+    let place =
+        sleepers.enter(sleeper(64, ANY, 10, None, CHOSEN), &Hints::new(), |_| ()).expect("there is room");
     sleepers.forked();
     assert_eq!(sleepers.leave(place), None);
     // In the same cell, perhaps.
     rtprof_profiler::init::open();
     let other = sleepers
-        .enter(sleeper(64, ANY, 20, goroutine::current(), CHOSEN), None, |_| ())
+        .enter(sleeper(64, ANY, 20, goroutine::current(), CHOSEN), &Hints::new(), |_| ())
         .expect("there is room");
     assert_eq!(sleepers.leave(place), None);
     let charge = sleepers.wake(64, 1, ANY, 100, |_, since| assert_eq!(since, 20)).charge;
@@ -160,16 +171,17 @@ fn who_was_forked_has_no_place() {
 #[test]
 fn a_waiter_that_is_not_watched_changes_no_home_and_has_its_turn() {
     let sleepers = Box::new(Sleepers::new());
-    let enter = |start, note, last| {
-        sleepers.enter(sleeper(64, ANY, start, None, note), last, |_| ()).expect("there is room")
+    let hints = Hints::new();
+    let enter = |start, note| {
+        sleepers.enter(sleeper(64, ANY, start, None, note), &hints, |_| ()).expect("there is room")
     };
-    let first = enter(10, OTHER, None);
+    let first = enter(10, OTHER);
     let home = sleepers.home(first.home).read();
     assert!(!sleepers.are_watched(64));
     assert_eq!(sleepers.leave(first), None);
-    let first = enter(12, OTHER, Some(first));
+    let first = enter(12, OTHER);
     assert_eq!(sleepers.home(first.home).read(), home, "the same cell again");
-    let watched = enter(20, CHOSEN, None);
+    let watched = enter(20, CHOSEN);
     assert!(sleepers.are_watched(64));
     assert_eq!((first.distance % 2, watched.distance), (1, 0));
     assert_eq!(wake(&sleepers, 64, 1, ANY, 30), (0, 0), "the other one has waited longer");
@@ -188,7 +200,7 @@ const LONG: u64 = 2 * LEAST_SLEEP;
 fn what_was_missed_is_charged_by_the_next_wake() {
     let sleepers = Box::new(Sleepers::new());
     let enter = |start, note| {
-        sleepers.enter(sleeper(64, ANY, start, None, note), None, |_| ()).expect("there is room")
+        sleepers.enter(sleeper(64, ANY, start, None, note), &Hints::new(), |_| ()).expect("there is room")
     };
     let leave_woken = |place, now| sleepers.leave_woken(place, now, || None).woken;
     let woken_before = enter(10, OTHER);
@@ -218,7 +230,7 @@ fn what_was_missed_is_charged_by_the_next_wake() {
 fn what_is_owed_for_long_is_lost() {
     let sleepers = Box::new(Sleepers::new());
     let enter = |at: usize| {
-        sleepers.enter(sleeper(at * 64, ANY, 10, None, THREE), None, |_| ()).expect("there is room")
+        sleepers.enter(sleeper(at * 64, ANY, 10, None, THREE), &Hints::new(), |_| ()).expect("there is room")
     };
     let owe = |at| assert_eq!(sleepers.leave_woken(enter(at), 10 + LONG, || None).woken, None);
     owe(1);
@@ -237,7 +249,7 @@ fn what_is_owed_for_long_is_lost() {
 fn the_wake_of_a_waiter_that_is_not_watched_is_unknown() {
     let sleepers = Box::new(Sleepers::new());
     let enter = |start, note| {
-        sleepers.enter(sleeper(64, ANY, start, None, note), None, |_| ()).expect("there is room")
+        sleepers.enter(sleeper(64, ANY, start, None, note), &Hints::new(), |_| ()).expect("there is room")
     };
     let (other, watched) = (enter(10, OTHER), enter(20, CHOSEN));
     let charge = |now| sleepers.charge(64, now, |_| unreachable!("no goroutines here"));
@@ -250,15 +262,17 @@ fn the_wake_of_a_waiter_that_is_not_watched_is_unknown() {
 #[test]
 fn a_reach_that_was_long_once_becomes_short() {
     let sleepers = Box::new(Sleepers::new());
-    let enter = |note| sleepers.enter(sleeper(64, ANY, 10, None, note), None, |_| ()).expect("there is room");
-    let reach = || sleepers.home(home_of(64)).read().1;
+    let enter = |note| {
+        sleepers.enter(sleeper(64, ANY, 10, None, note), &Hints::new(), |_| ()).expect("there is room")
+    };
+    let reach = || sleepers.home(home_of(64)).read().reach.count();
     let mut many: Vec<_> = (0..100).map(|_| enter(OTHER)).collect();
-    assert_eq!(reach(), 199);
+    assert_eq!(reach(), 101, "an even one and a hundred odd ones");
     let last = many.pop().expect("a hundred");
     many.into_iter().for_each(|place| assert_eq!(sleepers.leave(place), None));
     assert_eq!(sleepers.leave(enter(CHOSEN)), None);
-    assert_eq!(reach(), 199, "one is that far away");
+    assert_eq!(reach(), 101, "one is that far away");
     assert_eq!(sleepers.leave(last), None);
     assert_eq!(sleepers.leave(enter(CHOSEN)), None);
-    assert_eq!(reach(), 0);
+    assert_eq!(reach(), 1);
 }

@@ -22,7 +22,8 @@
 //! with this probability ([`choose_wait`]), and the event that ends it is recorded times the fraction.
 //!
 //! The same choice says whether the block profile needs the exact end of the wait, which the thread that wakes the waiter
-//! must note: always, or, where a budget leads to larger rates, for one wait in a few, which stands for the others.
+//! must note: always, or, where a budget leads to larger rates, for one wait in a few, which stands for the others. Likewise
+//! a task must note where it awaits before it waits, and with a budget it does so for one wait in a few.
 //!
 //! With a budget ([`set_profile_budget`]) threads sample at larger rates than those that were set, while events are
 //! frequent. Everywhere below a rate is the one in force for this thread, which the module `governor` computes.
@@ -43,12 +44,12 @@ use rtprof_runtime::random;
 use rtprof_runtime::stack::scratch::with_frames;
 use rtprof_runtime::stack::table::{Entry, Key, Table};
 use rtprof_runtime::stack::{Stack, capture, with_room};
-use rtprof_runtime::task::{self, WaitObserver};
+use rtprof_runtime::task::{self, WaitChoice, WaitObserver};
 use rtprof_runtime::wait_site::WaitSite;
 
 use crate::block_kinds::BlockKinds;
 pub use crate::block_record::BlockRecord;
-use crate::governor::{self, Begun, Profile};
+use crate::governor::{self, Begun, ChosenAwait, Profile};
 pub use crate::governor::{
     BudgetError, Raised, clear_profile_budget, is_budget, profile_budget, set_profile_budget,
 };
@@ -96,7 +97,11 @@ pub fn open() {
     rtprof_runtime::init::open();
     BLOCK.open();
     MUTEX.open();
-    task::observe_waits(&(await_event as WaitObserver));
+    task::observe_waits(&WaitObserver {
+        choose: choose_await,
+        noted: governor::count_watch,
+        waited: await_event,
+    });
 }
 
 /// Sets the rate of the block profile: on average one wait is sampled for every `nanos` nanoseconds that threads spend
@@ -196,16 +201,37 @@ pub fn block_event(cycles: u64) {
     }
 }
 
-/// Samples a completed wait of a task that took `cycles` ticks, with the stack and labels that the task has noted. Safe
-/// to call in a hook.
-fn await_event(cycles: u64, stack: &[usize], labels: LabelSetId) {
+/// Decides about the wait that may follow a poll of a task, which must note where it awaits before it is known whether it
+/// waits, and for how long. Safe to call in a hook.
+fn choose_await() -> Option<WaitChoice> {
     let rate = BLOCK_RATE.load(Ordering::Acquire);
     if rate == 0 {
+        return Some(WaitChoice::LATER);
+    }
+    let choice = governor::begin_await(rate)?;
+    governor::count_watched();
+    Some(choice.map_or(WaitChoice::LATER, |ChosenAwait(number)| WaitChoice(number)))
+}
+
+/// Samples a completed wait of a task that took `cycles` ticks, with the stack and labels that the task has noted. Safe
+/// to call in a hook.
+fn await_event(choice: WaitChoice, cycles: u64, stack: &[usize], labels: LabelSetId) {
+    let set = BLOCK_RATE.load(Ordering::Acquire);
+    if set == 0 {
         return;
     }
-    let rate = governor::block_rate(rate, cycles);
+    let cycles = cycles.max(1);
+    let (rate, one_in) = match choice {
+        WaitChoice::LATER => (governor::block_rate(set, cycles), 1.0),
+        WaitChoice(number) => {
+            let chosen = ChosenAwait(number);
+            governor::end_await(chosen, set, cycles);
+            (chosen.rate(), chosen.one_in())
+        }
+    };
     if is_block_sampled(cycles, rate) {
         let (count, cycles) = block_weight(cycles, rate);
+        let (count, cycles) = (count * one_in, (cycles as f64 * one_in) as u64);
         governor::sampled(Profile::Block, || {
             add(&BLOCK, BlockKey { labels, is_wake: false }, stack, count, cycles, None);
         });

@@ -45,6 +45,9 @@
 //! which watching takes half of the allowance, or with which all of it suffices at R / M = the rate that was set. R is such that
 //! samples take the rest. A wait that the mutex profile has chosen is watched too: at the fraction N it costs (w + c) / N.
 //!
+//! A waiting task has no stack, so it must note its stack before it is known whether it waits, and for how long. This counts
+//! as watching. A wait of a task that is not chosen is left out, however long it is, because its stack is not known.
+//!
 //! # The two profiles
 //!
 //! Each may use half of what is allowed, and what the other one leaves. An event that is not sampled also costs something,
@@ -67,7 +70,7 @@ use rtprof_runtime::hidden::{self, Calls};
 use rtprof_runtime::kernel_thread;
 
 pub use share::Raised;
-pub(crate) use share::{Begun, Profile, raised};
+pub(crate) use share::{Begun, ChosenAwait, Profile, raised};
 use share::{Demand, SHARED, Share, mean};
 
 /// Events between two settlements; one takes 0.4 µs on an Intel Xeon (VM),
@@ -115,6 +118,8 @@ struct Account {
     /// own ones.
     watch: Cell<u64>,
     watched: Cell<u32>,
+    /// Polls of tasks since the last settlement.
+    awaits: Cell<u32>,
     shares: [Share; 2],
 }
 
@@ -157,7 +162,7 @@ pub fn is_budget(percent: f64) -> bool {
 ///
 /// [`init`](https://docs.rs/rtprof/latest/rtprof/fn.init.html) sets 1; otherwise there is no budget. It may be set at any
 /// time, also while events are recorded. A wait of a second or more is always recorded, as long as the rate is not larger
-/// than that. The profiles' comments say which rates are in force. Must not be called in a hook; the first call may sleep
+/// than that; but of a task's waits, one in several may stand for the others, whatever their length. The profiles' comments say which rates are in force. Must not be called in a hook; the first call may sleep
 /// for 5 ms.
 ///
 /// A budget also holds at the rates 1, which otherwise record everything.
@@ -207,6 +212,33 @@ pub(crate) fn begin_wait(set: u64) -> (Option<Begun>, bool) {
         return (None, true);
     }
     ACCOUNT.with(|account| account.shares[Profile::Block as usize].begin(set))
+}
+
+/// As [`begin_wait`], for a poll of a task after which it may wait. `None` if the task need not note where it awaits;
+/// `Some(None)` if it must, and the rest is decided at the end of the wait.
+#[inline]
+pub(crate) fn begin_await(set: u64) -> Option<Option<ChosenAwait>> {
+    match ALLOWANCE.load(Ordering::Acquire) {
+        0 => Some(None),
+        allowance => ACCOUNT.with(|account| {
+            // Not only where waits end, as those that are left out are not counted there.
+            if account.is_due(Profile::Block, set, allowance) {
+                account.settle(Profile::Block, set, allowance, account.passed());
+            }
+            account.begin_await(set)
+        }),
+    }
+}
+
+/// Counts a wait of a task for which [`begin_await`] has returned this.
+#[inline]
+pub(crate) fn end_await(chosen: ChosenAwait, set: u64, ticks: u64) {
+    match ALLOWANCE.load(Ordering::Acquire) {
+        0 => {}
+        allowance => {
+            governed(Profile::Block, set, allowance, |_| chosen.demand(ticks));
+        }
+    }
 }
 
 /// Counts a wait that is watched.
@@ -299,6 +331,7 @@ impl Account {
             unsampled: Cell::new(0.0),
             watch: Cell::new(0),
             watched: Cell::new(0),
+            awaits: Cell::new(0),
             shares: [const { Share::new() }; 2],
         }
     }
@@ -308,8 +341,16 @@ impl Account {
         let share = &self.shares[profile as usize];
         share.events.get() >= EVENTS
             || share.samples.get() >= SAMPLES
+            || share.watchable.get() >= EVENTS
             || share.set.get() != set
             || self.allowance.get() != allowance
+    }
+
+    /// As the function of this name, without a settlement.
+    #[inline]
+    fn begin_await(&self, set: u64) -> Option<Option<ChosenAwait>> {
+        self.awaits.set(self.awaits.get().saturating_add(1));
+        self.shares[Profile::Block as usize].begin_await(set)
     }
 
     /// Computes the rates anew, after `passed` nanoseconds of processor time.
@@ -321,8 +362,12 @@ impl Account {
         let ticks = f64::from_bits(TICKS.load(Ordering::Relaxed));
         let events: u32 = self.shares.iter().map(|share| share.events.get()).sum();
         // Both profiles may decide about the same wait.
-        let waits = self.shares.iter().map(|share| share.watchable.get()).max().unwrap_or(0);
-        let unsampled = f64::from(events) * UNSAMPLED_NANOS + f64::from(waits) * UNWATCHED_NANOS;
+        let awaits = self.awaits.replace(0);
+        let watchable = PROFILES.map(|profile| self.shares[profile as usize].watchable.get());
+        let waits = watchable[Profile::Block as usize].saturating_sub(awaits);
+        let waits = waits.max(watchable[Profile::Mutex as usize]);
+        let unsampled =
+            f64::from(events.saturating_add(awaits)) * UNSAMPLED_NANOS + f64::from(waits) * UNWATCHED_NANOS;
         let unsampled = mean(self.unsampled.get(), unsampled * ticks, passed);
         self.unsampled.set(unsampled);
         let allowance = f64::from_bits(allowance);

@@ -31,12 +31,16 @@ impl Thread {
         Self { account: Account::new(), now: 0.0, settled: 0.0, spent: 0.0, exact, recorded, variance }
     }
 
-    fn rate(&mut self, profile: Profile, set: u64, demand: impl FnOnce(u64) -> Demand) -> u64 {
+    fn settle(&mut self, profile: Profile, set: u64) {
         let allowance = BUDGET.to_bits();
         if self.account.is_due(profile, set, allowance) {
             self.account.settle(profile, set, allowance, self.now - self.settled);
             self.settled = self.now;
         }
+    }
+
+    fn rate(&mut self, profile: Profile, set: u64, demand: impl FnOnce(u64) -> Demand) -> u64 {
+        self.settle(profile, set);
         self.account.shares[profile as usize].count_event(demand)
     }
 
@@ -46,7 +50,7 @@ impl Thread {
         self.account.shares[profile as usize].count_sample(COST, &SHARED[profile as usize]);
     }
 
-    /// Another thread notes that it has ended a wait of this one. Its time counts here.
+    /// A task notes where it awaits, or another thread that it has ended a wait of this one. Its time counts here.
     fn watch(&mut self) {
         self.now += WATCH_COST;
         self.spent += WATCH_COST;
@@ -95,6 +99,28 @@ impl Thread {
         self.count(probability, is_sampled, ticks as f64);
     }
 
+    /// Uses `work` nanoseconds, and a task waits for `ticks`.
+    fn wait_of_task(&mut self, set: u64, work: f64, ticks: u64) {
+        self.settle(Profile::Block, set);
+        let (way, choice) = (self.account.shares[0].chosen_await.get(), self.account.begin_await(set));
+        if choice.is_some() {
+            self.watch();
+        }
+        if choice == Some(None) {
+            return self.wait(set, work, ticks);
+        }
+        self.now += work;
+        if choice.is_some() {
+            self.rate(Profile::Block, set, |_| way.demand(ticks));
+        }
+        let rate = way.rate();
+        let is_sampled = choice.is_some() && (ticks >= rate || random::below(rate) < ticks);
+        if is_sampled {
+            self.sample(Profile::Block);
+        }
+        self.count((ticks as f64 / rate as f64).min(1.0) / way.one_in(), is_sampled, ticks as f64);
+    }
+
     /// Uses `work` nanoseconds, and gives up a lock for which another thread has waited.
     fn unlock(&mut self, set: u64, work: f64, ticks: u64) {
         self.now += work;
@@ -120,8 +146,12 @@ impl Thread {
 }
 
 type Wait = fn(&mut Thread, u64, f64, u64);
-const WAITS: [(&str, Wait); 2] =
-    [("decided at the end", Thread::wait), ("chosen at the beginning", Thread::wait_for_other)];
+/// With what one costs that is chosen, and what one costs in any case.
+const WAITS: [(&str, Wait, f64, f64); 3] = [
+    ("decided at the end", Thread::wait, 0.0, UNSAMPLED_NANOS),
+    ("chosen at the beginning", Thread::wait_for_other, WATCH_COST, UNSAMPLED_NANOS + UNWATCHED_NANOS),
+    ("of a task", Thread::wait_of_task, WATCH_COST, UNSAMPLED_NANOS),
+];
 
 #[test]
 fn frequent_events_cost_the_budget_and_have_their_totals() {
@@ -132,12 +162,13 @@ fn frequent_events_cost_the_budget_and_have_their_totals() {
         for ticks in [1_000, 20_000, 300_000] {
             for (set, wait) in [1, 10_000].into_iter().flat_map(|set| WAITS.map(|wait| (set, wait))) {
                 forget();
-                let name = format!("waits of {ticks} after {work} at {set}, {}", wait.0);
+                let (name, wait, watch, unsampled) = wait;
+                let name = format!("waits of {ticks} after {work} at {set}, {name}");
                 let mut thread = Thread::new();
                 // The rates are found in the first second, the sooner the more waits there are.
                 let mut first = (0.0, 0.0);
                 while thread.now < 3e9 {
-                    wait.1(&mut thread, set, work, ticks);
+                    wait(&mut thread, set, work, ticks);
                     if thread.now < 1e9 {
                         first = (thread.spent, thread.now);
                     }
@@ -145,10 +176,8 @@ fn frequent_events_cost_the_budget_and_have_their_totals() {
                 thread.assert_unbiased(&name);
                 assert!(first.0 < 2e7, "{name}: {first:?}");
                 let percent = (thread.spent - first.0) / (thread.now - first.1) * 100.0;
-                let watch = if wait.0 == WAITS[0].0 { 0.0 } else { WATCH_COST };
                 let would_be = (watch + COST * (ticks as f64 / set as f64).min(1.0)) / work * 100.0;
-                let of_waits = if watch == 0.0 { 0.0 } else { UNWATCHED_NANOS };
-                let left = 1.0 - (UNSAMPLED_NANOS + of_waits) / work * 100.0;
+                let left = 1.0 - unsampled / work * 100.0;
                 let (least, most) = (would_be.min(left.max(0.25)) * 0.9, left.max(0.25) * 1.1);
                 assert!((least..=most).contains(&percent), "{name}: {percent} % in {least} to {most}");
             }
@@ -160,12 +189,12 @@ fn frequent_events_cost_the_budget_and_have_their_totals() {
 fn a_load_that_changes_by_a_hundred_stays_within_the_budget() {
     let _turn = TURN.lock();
     random::reseed(75);
-    // While it is quiet, all are sampled. While it is busy, the samples of waits that may be watched get the least part.
-    let expected = [(1.0 - UNSAMPLED_NANOS / 5e3 * 100.0 + COST / 5e5 * 100.0) / 2.0, {
-        (LEAST_PART + (COST + WATCH_COST) / 5e5 * 100.0) / 2.0
-    }];
-    for ((name, wait), expected) in WAITS.into_iter().zip(expected) {
+    for (name, wait, watch, unsampled) in WAITS {
         forget();
+        // While it is quiet, all are sampled. While it is busy, samples get what is left.
+        let quiet = (COST + watch) / 5e5 * 100.0;
+        let busy = (1.0 - unsampled / 5e3 * 100.0).max(LEAST_PART);
+        let expected = (quiet + busy) / 2.0;
         let mut thread = Thread::new();
         while thread.now < 10e9 {
             let is_busy = (thread.now / 5e8) as u64 % 2 == 1;
@@ -187,7 +216,7 @@ fn rates_that_the_program_changes_keep_the_totals() {
         let set = [1, 10_000, 200, 1_000_000, 0][round % 5];
         for at in 0..1000 {
             if set != 0 {
-                WAITS[round % 2].1(&mut thread, set, 3e3, 1 + at * at);
+                WAITS[round % WAITS.len()].1(&mut thread, set, 3e3, 1 + at * at);
             }
         }
     }
@@ -251,9 +280,10 @@ fn a_long_wait_is_always_recorded() {
         thread.wait(10_000, 1e3, 50_000_000);
     }
     assert!(thread.account.shares[0].rate.get() > 50_000_000);
-    for (_, wait) in WAITS.into_iter().cycle().take(2000) {
+    for at in 0..2000 {
         let before = thread.recorded[0];
-        wait(&mut thread, 10_000, 1e3, LONGEST_NANOS);
+        // Not one of a task, whose stack is not known.
+        WAITS[at % 2].1(&mut thread, 10_000, 1e3, LONGEST_NANOS);
         assert_eq!(thread.recorded[0] - before, 1.0);
     }
 }
@@ -265,6 +295,17 @@ fn budgets_that_are_none_are_refused() {
         assert!(error.to_string().contains("more than 0 and at most 100"), "{error}");
     }
     assert!(set_profile_budget(0.0).unwrap_err().to_string().contains("clear_profile_budget"));
+}
+
+#[test]
+fn what_a_task_keeps_of_a_choice_is_near() {
+    for one_in in [1.0001, 1.5, 7.0, 1024.0] {
+        for rate in [1u64, 3, 1000, 30_000_000, LONGEST_NANOS * 5] {
+            let kept = ChosenAwait::of(Begun { rate_of_chosen: rate, one_in, always: 0 });
+            assert!((one_in..one_in * 1.13).contains(&kept.one_in()), "{one_in}: {}", kept.one_in());
+            assert!((rate..=rate * 103 / 100 + 1).contains(&kept.rate()), "{rate}: {}", kept.rate());
+        }
+    }
 }
 
 /// A thread whose processor time begins again, as a forked child's does, has used none; nor has one whose time stands still.

@@ -44,6 +44,13 @@ pub(crate) fn note_in_use() {
     }
 }
 
+/// Returns the return address of the boundary, at which the walk of a task's stack may end; 0 before the first task. Safe to
+/// call in a hook.
+#[inline]
+pub(crate) fn address_in_use() -> usize {
+    if IS_IN_USE.load(Ordering::Relaxed) { address() } else { 0 }
+}
+
 /// Returns how many frames of a stack, leaf first, belong to the innermost task; `None` if there is no task. Safe to
 /// call in a hook.
 #[inline]
@@ -55,11 +62,17 @@ pub fn end(frames: &[usize]) -> Option<usize> {
 }
 
 /// Returns whether a return address is in [`poll_task`].
-#[cfg(rtprof_supported)]
+#[inline]
 pub(crate) fn is_boundary(return_address: usize) -> bool {
-    /// Offset of the return address of the call from the first instruction.
+    return_address == address()
+}
+
+/// Returns the return address of the call in [`poll_task`].
+#[cfg(rtprof_supported)]
+fn address() -> usize {
+    /// Its offset from the first instruction.
     const RETURN: usize = if cfg!(target_arch = "x86_64") { 6 } else { 12 };
-    return_address == poll_task as *const () as usize + RETURN
+    poll_task as *const () as usize + RETURN
 }
 
 /// Calls `call` with `cell`.
@@ -115,9 +128,10 @@ unsafe extern "C-unwind" fn poll_task(cell: *mut (), call: unsafe extern "C-unwi
     unsafe { call(cell) };
 }
 
+/// Returns 0, which is no return address.
 #[cfg(not(rtprof_supported))]
-pub(crate) fn is_boundary(_return_address: usize) -> bool {
-    false
+fn address() -> usize {
+    0
 }
 
 #[cfg(all(test, rtprof_supported, not(loom)))]

@@ -28,6 +28,19 @@ pub fn record_nothing() {
     rtprof::set_mutex_profile_fraction(0);
 }
 
+/// Returns the number of events of which one is sampled, according to a profile whose budget has raised the rate: the largest
+/// one.
+pub fn most_raised(profile: &str) -> f64 {
+    let mut bytes = Vec::new();
+    rtprof::pprof::lookup(profile)
+        .expect("it is built in")
+        .write_to(&mut bytes, 0)
+        .expect("a vector takes all");
+    let comments = Profile::read(&bytes).comments();
+    let (_, most) = comments.split_once("was one in ").expect("the rate is raised");
+    most.split_whitespace().next().and_then(|number| number.parse().ok()).expect("a number follows")
+}
+
 /// Switches both profiles on and off until the background work ends.
 fn switch_all_the_time(background: &Background) {
     let random = RefCell::new(Random::new(1));

@@ -10,9 +10,9 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread::{JoinHandle, spawn};
 use std::time::{Duration, Instant};
 
-use rtprof::{BlockKinds, BlockProfileRecord, pprof};
+use rtprof::{BlockKinds, BlockProfileRecord};
 use test_support::child;
-use test_support::profile::Profile;
+use test_support::contention::most_raised;
 use test_support::until;
 
 /// The rates of the turns with a budget.
@@ -151,15 +151,6 @@ fn turn(load: &Load, sums: &mut Sums) {
     sums.slept -= own_sleeps;
 }
 
-/// The number of events of which one is sampled, according to the profile: the largest one.
-fn one_in(profile: &str) -> f64 {
-    let mut bytes = Vec::new();
-    pprof::lookup(profile).expect("it is built in").write_to(&mut bytes, 0).expect("a vector takes all");
-    let comments = Profile::read(&bytes).comments();
-    let (_, most) = comments.split_once("was one in ").expect("the rate is raised");
-    most.split_whitespace().next().and_then(|number| number.parse().ok()).expect("a number follows")
-}
-
 /// Returns the ratios of the totals with a budget to those without, each with what it may differ from 1: of waits, of the block
 /// and the mutex profile, and of their ticks.
 fn ratios(load: fn() -> Load, budget: f64) -> [[(f64, f64); 2]; 2] {
@@ -177,7 +168,7 @@ fn ratios(load: fn() -> Load, budget: f64) -> [[(f64, f64); 2]; 2] {
         turn(&load, &mut governed);
     }
     drop(load);
-    let weights = [one_in("block") / BLOCK_NANOS as f64, one_in("mutex")];
+    let weights = [most_raised("block") / BLOCK_NANOS as f64, most_raised("mutex")];
     println!("{weights:?} {exact:?} {governed:?}");
     let ratio = |of: fn(&Sums, usize) -> f64| {
         [0, 1].map(|at| {

@@ -186,13 +186,13 @@ fn interposed_wait(
     // SAFETY: the calling thread holds the mutex, and unlocks it in the call.
     wait::charged_for_chosen(unsafe { locks::charge(mutex) });
     let start = sleepers::rounded(clock::ticks());
-    let last = within::enter_wait(mark.set());
+    within::enter_wait(mark.set());
     // A cancelled thread is unwound, and leaves its cell when it ends: see `within::thread_ends`.
     let wait = ManuallyDrop::new(Wait::begin_at(WaitReason::CondWait, start));
     // No unlock ends this wait, and it is reported until the thread has the mutex again. So only a trace needs the wake.
     let (address, goroutine) = (condition.addr(), wait.goroutine());
     let sleeper = Sleeper { address, bits: c_uint::MAX, start, goroutine, note: Note::default() };
-    let place = SLEEPERS.enter(sleeper, last, within::wait_at);
+    let place = within::enter_cell(sleeper);
     set_errno(before);
     let result = call();
     let after = errno();

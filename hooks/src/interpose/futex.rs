@@ -165,12 +165,12 @@ fn interposed_wait(word: usize, bits: u32, call: impl FnOnce() -> c_long) -> c_l
         return call();
     }
     let before = errno();
-    let last = within::enter_wait(mark.set());
+    within::enter_wait(mark.set());
     let start = sleepers::rounded(yields::start_of_wait());
     let mut wait = ManuallyDrop::new(Wait::begin_at(WaitReason::Sync, start));
     let note = wait.choose();
     let sleeper = Sleeper { address: word, bits, start, goroutine: wait.goroutine(), note };
-    let place = SLEEPERS.enter(sleeper, last, within::wait_at);
+    let place = within::enter_cell(sleeper);
     set_errno(before);
     let result = call();
     let after = errno();

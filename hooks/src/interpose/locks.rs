@@ -164,13 +164,13 @@ fn interposed_untried_lock(mutex: *mut pthread_mutex_t, call: impl FnOnce() -> c
 fn interposed_wait(mutex: *mut pthread_mutex_t, call: impl FnOnce() -> c_int) -> c_int {
     let before = errno();
     let mark = FrameMark::new();
-    let last = within::enter_wait(mark.set());
+    within::enter_wait(mark.set());
     let start = sleepers::rounded(clock::ticks());
     let mut wait = ManuallyDrop::new(Wait::begin_at(WaitReason::MutexLock, start));
     let note = wait.choose();
     let (address, goroutine) = (mutex.addr(), wait.goroutine());
     let sleeper = Sleeper { address, bits: c_uint::MAX, start, goroutine, note };
-    let place = SLEEPERS.enter(sleeper, last, within::wait_at);
+    let place = within::enter_cell(sleeper);
     set_errno(before);
     let result = call();
     let after = errno();

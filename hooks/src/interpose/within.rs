@@ -14,7 +14,7 @@ use rtprof_runtime::stack::frame_mark::FrameMark;
 use rtprof_tracer::states;
 
 use super::futex::SLEEPERS;
-use crate::sleepers::SleeperCell;
+use crate::sleepers::{Hints, Sleeper, SleeperCell};
 
 /// In place of a mark's address: the thread is in no such function.
 const NONE: usize = 0;
@@ -36,8 +36,9 @@ thread_local! {
     // No destructors and no lazy initialisation, as everywhere in hooks.
     /// A function whose time is a wait from its beginning on.
     static WAIT: Within = const { Within::nowhere() };
-    /// The cell in which that function waits; the cell of the last wait while the thread is in none.
+    /// The cell in which that function waits.
     static PLACE: Cell<Option<SleeperCell>> = const { Cell::new(None) };
+    static HINTS: Hints = const { Hints::new() };
     /// A function of which only the end tells whether it has waited.
     static CALL: Within = const { Within::nowhere() };
 }
@@ -101,11 +102,10 @@ fn end_left_wait() {
 }
 
 /// Notes that the current thread waits in the function whose mark, set by the function itself, is at this address, until
-/// [`leave_wait`]. It is in no other wait. Returns the cell of its last wait.
-pub(super) fn enter_wait(mark: usize) -> Option<SleeperCell> {
-    let last = PLACE.replace(None);
+/// [`leave_wait`]. It is in no other wait.
+pub(super) fn enter_wait(mark: usize) {
+    PLACE.set(None);
     WAIT.with(|wait| wait.set(mark));
-    last
 }
 
 /// Leaves the cell of a thread that ends in its wait.
@@ -116,9 +116,9 @@ pub(super) fn thread_ends() {
     }
 }
 
-/// Notes the cell in which the thread waits.
-pub(super) fn wait_at(place: SleeperCell) {
-    PLACE.set(Some(place));
+/// Enters the wait's thread into the table. Returns its cell, if there was a free one.
+pub(super) fn enter_cell(sleeper: Sleeper) -> Option<SleeperCell> {
+    HINTS.with(|hints| SLEEPERS.enter(sleeper, hints, |place| PLACE.set(Some(place))))
 }
 
 /// Notes that the wait is over.

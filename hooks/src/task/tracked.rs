@@ -41,7 +41,6 @@ impl Tracked {
     pub(super) fn poll<T>(&mut self, executor: &Waker, poll: impl FnOnce(&Waker) -> Poll<T>) -> Poll<T> {
         // A thread that is about to end has no goroutine.
         let Some(thread) = goroutine::current() else { return poll(executor) };
-        let is_noted = task::is_on();
         let outer = thread.polls();
         if is_enabled() {
             polls::begin(self.task);
@@ -49,13 +48,14 @@ impl Tracked {
         // SAFETY: the caller owns the future, and the poll ends below, or with the future.
         let begun = unsafe { self.task.enter(executor, || waker::identity(executor), outer) };
         // SAFETY: the waker is used during this poll only, and is not dropped.
-        let own = unsafe { waker::of_poll(self.task, is_noted) };
+        let own = unsafe { waker::of_poll(self.task, begun.notes_stacks) };
         let waker: &ManuallyDrop<Waker> = &own;
         let waker: &Waker = if begun.is_shared { waker } else { executor };
         let inside = self.inside(thread, outer, PollEnd::Panicked);
         let result = task::run(|| poll(waker));
+        let notes_stacks = begun.notes_stacks;
         inside.end(begun, result.is_ready());
-        if is_noted && result.is_pending() {
+        if notes_stacks && result.is_pending() {
             awaits_in_outer(executor);
         }
         result

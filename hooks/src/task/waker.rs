@@ -5,22 +5,24 @@
 //!
 //! A leaf does not clone a waker that would wake the same task as the one that it holds ([`Waker::will_wake`]): polled
 //! a second time, perhaps from another line, it would leave no stack. So there are four tables with equal functions,
-//! because wakers are equal only if their tables are. While stacks are wanted, the waker of a poll has another table
-//! than its clones, and the clones have another table than those of the poll before. So every leaf clones the waker,
-//! also when its poller passes it a clone.
+//! because wakers are equal only if their tables are. In a poll whose stacks are wanted, the waker of the poll has another
+//! table than its clones, and the clones have another table than those of the poll before. So every leaf clones the waker,
+//! also when its poller passes it a clone. In another poll, which the block profile leaves out, the waker is equal to the
+//! clones of the poll before, so that a leaf that has one need not clone it again.
 //!
 //! | poll | table of its waker | of the clones |
 //! |---|---|---|
 //! | no stacks wanted | 0 | 0 |
-//! | first | 3 | 1 |
+//! | first whose stacks are wanted | 3 | 1 |
 //! | second | 2 | 0 |
+//! | left out | 0 | 0 |
 //! | third | 3 | 1 |
 
 use core::mem::ManuallyDrop;
 use core::task::{RawWaker, RawWakerVTable, Waker};
 
 use rtprof_runtime::goroutine::{self, Goroutine};
-use rtprof_runtime::task::{self, Identity, Task};
+use rtprof_runtime::task::{Identity, Task};
 use rtprof_tracer::{is_enabled, polls};
 
 /// Added to the number of the clones' table: the table of the poll's waker.
@@ -40,7 +42,7 @@ static TABLES: [RawWakerVTable; 4] = {
 /// The waker is used only during a poll of the task in which its waker may be shared, and is not dropped.
 #[inline]
 pub(super) unsafe fn of_poll(task: &'static Task, is_noted: bool) -> ManuallyDrop<Waker> {
-    let table = if is_noted { usize::from(task.is_other_side()) + OF_POLL } else { 0 };
+    let table = usize::from(task.is_other_side()) + if is_noted { OF_POLL } else { 0 };
     // SAFETY: the functions of the tables keep the contract of wakers. The task's slot is never freed, and it holds the
     // executor's waker while there are clones or a poll.
     ManuallyDrop::new(unsafe { Waker::from_raw(raw(task, &TABLES[table])) })
@@ -81,7 +83,7 @@ pub(super) fn task_behind(waker: &Waker) -> Option<&'static Task> {
 unsafe fn clone<const IS_HANDED: bool>(data: *const ()) -> RawWaker {
     // SAFETY: the caller passes the data of a waker with this table.
     let task = unsafe { task_of(data) };
-    if task::is_on() && is_polled(task) {
+    if task.notes_stacks() && is_polled(task) {
         task.note_await(IS_HANDED);
     }
     // SAFETY: the waker is a clone, or the waker of a poll.

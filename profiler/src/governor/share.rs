@@ -92,6 +92,9 @@ pub(super) struct Share {
     /// How they are sampled, and in so many of [`CHANCES`] cases watched. While `begun` changes, in all.
     begun: Cell<Begun>,
     chances: Cell<u64>,
+    /// The same for waits of tasks.
+    pub(super) chosen_await: Cell<ChosenAwait>,
+    await_chances: Cell<u64>,
     /// Ticks for a sample, a mean; 0 before one was measured.
     pub(super) cost: Cell<f64>,
     /// The demand times the cost, for one nanosecond of processor time; negative before the first settlement.
@@ -106,7 +109,7 @@ pub(crate) struct Begun {
     /// M: the number of waits for which a chosen one stands.
     pub(crate) one_in: f64,
     /// A wait of so many ticks is recorded in any case.
-    always: u64,
+    pub(super) always: u64,
 }
 
 impl Begun {
@@ -120,6 +123,45 @@ impl Begun {
     #[inline]
     pub(super) fn demand(self, ticks: u64, rate: u64) -> Demand {
         Demand::of_wait(ticks, if self.is_always(ticks) { rate } else { self.rate_of_chosen })
+    }
+}
+
+/// M and R / M of a task's wait that was chosen, as a number for which a task has room: the numbers of steps by which their
+/// logarithms are above 0. Not 0, as M is more than 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ChosenAwait(pub(crate) u16);
+
+impl ChosenAwait {
+    const BITS_OF_RATE: u32 = 10;
+    /// Steps in which the rate doubles, and M.
+    const STEPS_OF_RATE: f64 = 24.0;
+    const STEPS_OF_ONE_IN: f64 = 6.0;
+
+    /// The next ones that there are. A sample is decided and weighed by these, so that no total is wrong.
+    pub(super) fn of(begun: Begun) -> Self {
+        let rate = (begun.rate_of_chosen as f64).log2() * Self::STEPS_OF_RATE;
+        let one_in = begun.one_in.log2() * Self::STEPS_OF_ONE_IN;
+        // The casts saturate.
+        let rate = (rate.ceil() as u16).min((1 << Self::BITS_OF_RATE) - 1);
+        let one_in = (one_in.ceil() as u16).clamp(1, u16::MAX >> Self::BITS_OF_RATE);
+        Self(one_in << Self::BITS_OF_RATE | rate)
+    }
+
+    /// M.
+    pub(crate) fn one_in(self) -> f64 {
+        (f64::from(self.0 >> Self::BITS_OF_RATE) / Self::STEPS_OF_ONE_IN).exp2()
+    }
+
+    /// R / M.
+    pub(crate) fn rate(self) -> u64 {
+        let steps = self.0 & ((1 << Self::BITS_OF_RATE) - 1);
+        (f64::from(steps) / Self::STEPS_OF_RATE).exp2() as u64
+    }
+
+    /// What the wait, which has taken `ticks`, adds to the demand, with the waits for which it stands.
+    pub(super) fn demand(self, ticks: u64) -> Demand {
+        let Demand { of, is_longer } = Demand::of_wait(ticks, self.rate());
+        Demand { of: (of as f64 * self.one_in()) as u64, is_longer }
     }
 }
 
@@ -152,6 +194,8 @@ impl Share {
             watchable_density: Cell::new(0.0),
             begun: Cell::new(Begun { rate_of_chosen: 0, one_in: 1.0, always: 0 }),
             chances: Cell::new(CHANCES),
+            chosen_await: Cell::new(ChosenAwait(0)),
+            await_chances: Cell::new(CHANCES),
             cost: Cell::new(0.0),
             density: Cell::new(-1.0),
         }
@@ -178,6 +222,18 @@ impl Share {
             return (None, true);
         }
         (Some(self.begun.get()), random::below(CHANCES) < chances)
+    }
+
+    /// As [`begin_await`].
+    #[inline]
+    pub(super) fn begin_await(&self, set: u64) -> Option<Option<ChosenAwait>> {
+        self.watchable.set(self.watchable.get().saturating_add(1));
+        let chances = self.await_chances.get();
+        if self.set.get() != set || chances == CHANCES {
+            return Some(None);
+        }
+        let chosen = self.chosen_await.get();
+        (random::below(CHANCES) < chances).then_some(Some(chosen))
     }
 
     /// Counts a sample that has cost `ticks`, and now and then tells the other threads what samples cost this one.
@@ -262,14 +318,21 @@ impl Share {
         let one_in = one_in.min(rate as f64 / set.max(1) as f64).max(1.0);
         // A signal handler may interrupt this, and wait.
         self.chances.set(CHANCES);
+        self.await_chances.set(CHANCES);
         compiler_fence(Ordering::Release);
-        self.begun.set(Begun {
+        let begun = Begun {
             rate_of_chosen: (rate as f64 / one_in).ceil() as u64,
             one_in,
             always: rate.max((ALWAYS_NANOS as f64 * ticks) as u64),
-        });
+        };
+        let chosen_await = ChosenAwait::of(begun);
+        self.begun.set(begun);
+        self.chosen_await.set(chosen_await);
         compiler_fence(Ordering::Release);
         self.chances.set((CHANCES as f64 / one_in) as u64);
+        if one_in > 1.0 {
+            self.await_chances.set((CHANCES as f64 / chosen_await.one_in()) as u64);
+        }
         if set != 0 {
             let shared = &SHARED[profile as usize];
             shared.rate.store(rate, Ordering::Relaxed);

@@ -12,13 +12,13 @@ pub(super) fn plain_address(address: usize) -> usize {
     if cfg!(target_arch = "aarch64") { address & 0x0000_ffff_ffff_ffff } else { address }
 }
 
-/// Walks from frame pointer `fp` of a frame whose stack pointer is `sp`; fills `frames` with return addresses, leaf
-/// first, and returns their number.
+/// Walks from frame pointer `fp` of a frame whose stack pointer is `sp`, to the return address `end` or as far as the
+/// pointers lead; fills `frames` with return addresses, leaf first, and returns their number.
 ///
 /// Reads nothing outside `sp..stack.high`, and raises `stack.high` where a foreign stack continues: whatever `fp`
 /// holds, every step must lie within, be aligned and lead upwards.
 #[inline]
-pub(super) fn walk(mut fp: usize, sp: usize, mut stack: Bounds, frames: &mut [usize]) -> usize {
+pub(super) fn walk(mut fp: usize, sp: usize, mut stack: Bounds, end: usize, frames: &mut [usize]) -> usize {
     const WORD: usize = size_of::<usize>();
     let Some(mut last) = stack.high.checked_sub(2 * WORD) else {
         return 0;
@@ -45,6 +45,9 @@ pub(super) fn walk(mut fp: usize, sp: usize, mut stack: Bounds, frames: &mut [us
         }
         frames[depth] = plain_address(return_address);
         depth += 1;
+        if frames[depth - 1] == end {
+            break;
+        }
         lowest = fp + 2 * WORD;
         fp = caller;
     }
@@ -69,7 +72,7 @@ mod tests {
     fn walk_it(words: &[usize], base: usize, start: usize) -> Vec<usize> {
         let mut out = [0; 128];
         let bounds = Bounds::new(base, base + words.len() * 8);
-        let n = walk(base + start * 8, base, bounds, &mut out);
+        let n = walk(base + start * 8, base, bounds, 0, &mut out);
         out[..n].to_vec()
     }
 
@@ -77,6 +80,15 @@ mod tests {
     fn it_follows_the_chain_to_its_end() {
         let (words, base) = stack_with(&[(2, 10, 0x1000), (10, 40, 0x2000), (40, 0, 0x3000)]);
         assert_eq!(walk_it(&words, base, 2), [0x1000, 0x2000, 0x3000]);
+    }
+
+    #[test]
+    fn it_ends_at_the_address_that_is_given() {
+        let (words, base) = stack_with(&[(2, 10, 0x1000), (10, 40, 0x2000), (40, 0, 0x3000)]);
+        let mut out = [0; 128];
+        let bounds = Bounds::new(base, base + words.len() * 8);
+        assert_eq!(walk(base + 2 * 8, base, bounds, 0x2000, &mut out), 2);
+        assert_eq!(out[..3], [0x1000, 0x2000, 0]);
     }
 
     #[test]
@@ -90,6 +102,6 @@ mod tests {
         assert_eq!(walk_it(&words, base, 2), [0x1000], "unaligned");
         words[2] = usize::MAX - 7;
         assert_eq!(walk_it(&words, base, 2), [0x1000], "beyond the address space");
-        assert_eq!(walk(16, 0, Bounds::NONE, &mut [0; 4]), 0, "no stack known");
+        assert_eq!(walk(16, 0, Bounds::NONE, 0, &mut [0; 4]), 0, "no stack known");
     }
 }

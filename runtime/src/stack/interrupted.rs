@@ -15,7 +15,7 @@ use core::ffi::c_void;
 
 use super::bounds::{self, Bounds};
 use super::spare::{self, Start};
-use super::{MAX_STACK, Registers, finish, kernel, unwind};
+use super::{MAX_STACK, NO_END, Registers, finish, kernel, unwind};
 
 /// The point at which a signal has interrupted the thread.
 #[derive(Clone, Copy)]
@@ -66,7 +66,7 @@ impl Interrupted {
             let foreign = || kernel::is_readable(registers.sp).then(|| Bounds::foreign(registers.sp));
             let stack = bounds::own_stack_at(registers.sp).or_else(foreign)?;
             let mut callers = [0; MAX_STACK];
-            let depth = unwind::walk(registers, stack, &mut callers)?;
+            let depth = unwind::walk(registers, stack, NO_END, &mut callers)?;
             let mut frames = [0; MAX_STACK];
             frames[0] = self.frame();
             let depth = match depth {

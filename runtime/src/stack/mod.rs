@@ -173,41 +173,46 @@ fn registers() -> Registers {
 /// A caller in a hook uses [`with_room`] to make sure that the stack has room for this.
 #[inline(never)]
 pub fn capture(frames: &mut [usize; MAX_STACK]) -> usize {
-    let depth = walked_from(registers(), frames);
-    match boundary::end(&frames[..depth]) {
-        Some(end) => end,
-        None => finish(frames, depth),
-    }
+    // Without the frames of the executor, which are more than the task's in most programs.
+    let end = boundary::address_in_use();
+    let depth = walked_from(registers(), end, frames);
+    if depth > 0 && frames[depth - 1] == end { depth } else { finish(frames, depth) }
 }
 
 /// Captures as [`capture`] does, but out to the end of the thread's stack, including all tasks that it polls.
 #[inline(never)]
 pub(crate) fn capture_whole(frames: &mut [usize; MAX_STACK]) -> usize {
-    let depth = walked_from(registers(), frames);
+    let depth = walked_from(registers(), NO_END, frames);
     finish(frames, depth)
 }
 
 #[inline]
-fn walked_from(registers: Registers, frames: &mut [usize; MAX_STACK]) -> usize {
+fn walked_from(registers: Registers, end: usize, frames: &mut [usize; MAX_STACK]) -> usize {
     let Start { registers, stack } = match bounds::own_stack_at(registers.sp) {
         Some(stack) => Start { registers, stack },
         None => elsewhere(registers),
     };
-    walked(registers, stack, frames)
+    walked(registers, stack, end, frames)
 }
 
-/// Walks the stack from these registers outwards, including start-up frames; returns 0 where it cannot be walked.
+/// The end of a walk that does not end before the stack: no return address is 0.
+const NO_END: usize = 0;
+
+/// Walks the stack from these registers outwards, to the return address `end` or to the stack's end, including start-up
+/// frames; returns 0 where it cannot be walked.
 #[inline]
-fn walked(registers: Registers, stack: Bounds, frames: &mut [usize; MAX_STACK]) -> usize {
+fn walked(registers: Registers, stack: Bounds, end: usize, frames: &mut [usize; MAX_STACK]) -> usize {
+    let by_pointers = |frames| frame_pointer::walk(registers.fp, registers.sp, stack, end, frames);
     match mode::walk() {
-        Walk::Unwind => unwound(registers, stack, frames),
-        Walk::FramePointersUnchecked => frame_pointer::walk(registers.fp, registers.sp, stack, frames),
+        Walk::Unwind => unwound(registers, stack, end, frames),
+        Walk::FramePointersUnchecked => by_pointers(frames),
         Walk::FramePointers => {
-            let depth = frame_pointer::walk(registers.fp, registers.sp, stack, frames);
-            if depth > 0 && (depth == MAX_STACK || outermost::is_trusted(frames[depth - 1])) {
+            let depth = by_pointers(frames);
+            let is_complete = |last| last == end || outermost::is_trusted(last);
+            if depth > 0 && (depth == MAX_STACK || is_complete(frames[depth - 1])) {
                 depth
             } else {
-                checked(registers, stack, frames, depth)
+                checked(registers, stack, end, frames, depth)
             }
         }
     }
@@ -240,16 +245,22 @@ fn not_captured(frames: &mut [usize; MAX_STACK]) -> usize {
 }
 
 #[inline]
-fn unwound(registers: Registers, stack: Bounds, frames: &mut [usize; MAX_STACK]) -> usize {
-    unwind::walk(registers, stack, frames).unwrap_or(0)
+fn unwound(registers: Registers, stack: Bounds, end: usize, frames: &mut [usize; MAX_STACK]) -> usize {
+    unwind::walk(registers, stack, end, frames).unwrap_or(0)
 }
 
 /// Checks by the unwind tables a frame-pointer walk whose end is not a known end of a stack.
 #[cold]
 #[inline(never)]
-fn checked(registers: Registers, stack: Bounds, frames: &mut [usize; MAX_STACK], depth: usize) -> usize {
+fn checked(
+    registers: Registers,
+    stack: Bounds,
+    end: usize,
+    frames: &mut [usize; MAX_STACK],
+    depth: usize,
+) -> usize {
     let mut by_tables = [0; MAX_STACK];
-    let unwound = unwound(registers, stack, &mut by_tables);
+    let unwound = unwound(registers, stack, end, &mut by_tables);
     if unwound == 0 {
         // No cache is free: an unconfirmed stack is better than none.
         return depth;
@@ -271,7 +282,7 @@ fn capture_both_ways(
     let registers = registers();
     let stack = bounds::of_stack_at(registers.sp);
     (
-        frame_pointer::walk(registers.fp, registers.sp, stack, by_pointers),
-        unwound(registers, stack, by_tables),
+        frame_pointer::walk(registers.fp, registers.sp, stack, NO_END, by_pointers),
+        unwound(registers, stack, NO_END, by_tables),
     )
 }

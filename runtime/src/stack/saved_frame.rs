@@ -4,7 +4,7 @@
 //! that outlives the sleep are enough to walk it from outside, and saving them takes a nanosecond.
 
 use super::bounds::{self, Bounds};
-use super::{MAX_STACK, Registers, finish, registers, unwound, walked};
+use super::{MAX_STACK, NO_END, Registers, finish, registers, unwound, walked};
 
 /// The registers of a function at one instruction. As long as that function has not returned, the stack from its frame
 /// outwards does not change, whatever it calls: the return address and the caller's registers that it has saved stay,
@@ -50,8 +50,8 @@ impl SavedFrame {
         let mut callers = [0; MAX_STACK];
         // Where the end is not known, a frame pointer with another value would lead into memory above the stack.
         let depth = match end {
-            0 => unwound(registers, stack, &mut callers),
-            _ => walked(registers, stack, &mut callers),
+            0 => unwound(registers, stack, NO_END, &mut callers),
+            _ => walked(registers, stack, NO_END, &mut callers),
         };
         let depth = finish(&mut callers, depth).min(MAX_STACK - 1);
         frames[0] = self.ip;

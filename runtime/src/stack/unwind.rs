@@ -91,16 +91,23 @@ mod imp {
         }
     }
 
-    /// Walks from `registers`; fills `frames` with return addresses, leaf first, and returns their number. Returns
-    /// `None` when no cache is free, or when neither this stack nor a spare one has enough room.
-    pub(crate) fn walk(registers: Registers, stack: Bounds, frames: &mut [usize]) -> Option<usize> {
+    /// Walks from `registers`, to the return address `end` or as far as the stack goes; fills `frames` with return
+    /// addresses, leaf first, and returns their number. Returns `None` when no cache is free, or when neither this stack
+    /// nor a spare one has enough room.
+    pub(crate) fn walk(
+        registers: Registers,
+        stack: Bounds,
+        end: usize,
+        frames: &mut [usize],
+    ) -> Option<usize> {
         if stack.is_foreign {
-            return spare::with_room_to_unwind(|| walk_within::<true>(registers, stack, frames)).flatten();
+            return spare::with_room_to_unwind(|| walk_within::<true>(registers, stack, end, frames))
+                .flatten();
         }
         if registers.sp.wrapping_sub(stack.low) >= OWN_STACK {
-            return walk_within::<false>(registers, stack, frames);
+            return walk_within::<false>(registers, stack, end, frames);
         }
-        spare::with_room_to_unwind(|| walk_within::<false>(registers, stack, frames)).flatten()
+        spare::with_room_to_unwind(|| walk_within::<false>(registers, stack, end, frames)).flatten()
     }
 
     /// Walks as [`walk`] does, where there is room. Compiled separately for foreign stacks, whose bounds change during
@@ -108,6 +115,7 @@ mod imp {
     fn walk_within<const FOREIGN: bool>(
         registers: Registers,
         stack: Bounds,
+        end: usize,
         frames: &mut [usize],
     ) -> Option<usize> {
         let mut taken = stripes::take()?;
@@ -162,6 +170,9 @@ mod imp {
             }
             frames[depth] = plain_address(return_address);
             depth += 1;
+            if frames[depth - 1] == end {
+                break;
+            }
             frame = next;
             address = return_address as u64 - 1;
             place =
@@ -278,7 +289,12 @@ mod imp {
 
     pub(crate) fn install(modules: &[&'static Module]) {}
 
-    pub(crate) fn walk(registers: Registers, stack: Bounds, frames: &mut [usize]) -> Option<usize> {
+    pub(crate) fn walk(
+        registers: Registers,
+        stack: Bounds,
+        end: usize,
+        frames: &mut [usize],
+    ) -> Option<usize> {
         None
     }
 }

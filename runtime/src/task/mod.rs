@@ -40,7 +40,7 @@ pub use await_stack::MAX_BRANCHES;
 pub(crate) use request::begin_lease;
 pub use request::{AwaitStacks, LEASE, await_stacks, is_on, note_trace, note_waits, set_await_stacks};
 pub(crate) use slot::Seen;
-pub use slot::{Begun, Identity, KeptStack, Task, WaitObserver, clear_marks, observe_waits};
+pub use slot::{Begun, Identity, KeptStack, Task, WaitChoice, WaitObserver, clear_marks, observe_waits};
 pub use telling::Telling;
 
 pub use crate::boundary::run;

@@ -2,7 +2,7 @@
 //! any.
 //!
 //! ```text
-//!   31            16 15     13 12      8 7      0
+//!   31            16 15     13 12      6 5      0
 //!   ┌───────────────┬─────────┬─────────┬────────┐
 //!   │ labels of the │ told    │ flags   │ stacks │
 //!   │ last stack    │ reason  │         │        │
@@ -39,6 +39,10 @@ pub(super) struct NotedSeen(u32);
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub(super) enum Flag {
+    /// The block profile leaves out the wait after this poll.
+    IsLeftOut = 1 << 6,
+    /// The task notes where its waker is cloned in this poll.
+    NotesStacks = 1 << 7,
     /// The poll began without a wake: as far as is known, the task still waits.
     WaitsOn = 1 << 8,
     /// The task was woken before the poll was over.
@@ -81,7 +85,7 @@ impl Noted {
 
     /// Sets the number of stacks, and the labels of the last one.
     pub(super) fn set_stacks(&self, stacks: u8, labels: LabelSetId) {
-        const FLAGS: u32 = 0xff00;
+        const FLAGS: u32 = 0xffc0;
         let stacks = labels.bits() << 16 | u32::from(stacks);
         let _ =
             self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, |noted| Some(stacks | noted & FLAGS));
@@ -115,7 +119,7 @@ impl NotedSeen {
 
     /// Returns the number of stacks.
     pub(super) fn stacks(self) -> usize {
-        (self.0 as u8).into()
+        (self.0 & 0x3f) as usize
     }
 
     /// Returns the labels under which the last stack was left.

@@ -1,7 +1,8 @@
 //! Requests that make tasks note where they await.
 //!
-//! Problem: noting the stack at each await costs a tenth of a microsecond, and most programs never read the stacks. But
-//! a task that waits for ever was last polled before the first goroutine snapshot, and has noted nothing.
+//! Problem: noting the stack at each await costs a tenth of a microsecond, in a busy service half of one, and most programs
+//! never read the stacks. But a task that waits for ever was last polled before the first goroutine snapshot, and has noted
+//! nothing.
 //!
 //! Scheme: a request turns the noting on for [`LEASE`], and wakes the tasks that wait without a stack once, as if their
 //! wait might be over. A future must expect that ([`Future::poll`]: "spurious wake-ups"), and suspends again, under a
@@ -27,8 +28,8 @@ pub enum AwaitStacks {
     OnRequest = 0,
     /// Always: no task is polled for its stack, except one whose last poll was before this was set.
     Always,
-    /// Not for the goroutine profile: waiting tasks appear without a stack. While the block profile includes waits of
-    /// tasks, or a trace is recorded, stacks are noted nevertheless.
+    /// Not for the goroutine profile: waiting tasks appear without a stack. While a trace is recorded, stacks are noted
+    /// nevertheless, and those of the waits that the block profile samples.
     Never,
 }
 
@@ -63,7 +64,7 @@ fn mode_of(number: u8) -> AwaitStacks {
         .unwrap_or_default()
 }
 
-/// Returns whether tasks note where they await. Safe to call in a hook.
+/// Returns whether tasks may note where they await. Safe to call in a hook.
 #[inline]
 pub fn is_on() -> bool {
     WHY.load(Ordering::Relaxed) != 0
@@ -85,6 +86,13 @@ pub fn note_waits(has_them: bool) {
 /// Notes whether a trace is being recorded.
 pub fn note_trace(is_recorded: bool) {
     set(FOR_TRACE, is_recorded);
+}
+
+/// Returns whether tasks note where they await in each poll, and not only in those that the block profile chooses. Safe to
+/// call in a hook.
+#[inline]
+pub(super) fn has_every_poll() -> bool {
+    WHY.load(Ordering::Relaxed) & (FOR_LOOKS | FOR_TRACE) != 0
 }
 
 /// Returns whether the block profile includes waits of tasks. Safe to call in a hook.

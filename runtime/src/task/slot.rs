@@ -25,7 +25,7 @@ use crate::state::{StateWord, WordCell};
 
 pub(crate) use read::Seen;
 pub use traced::{KeptStack, clear_marks};
-pub use wait::{WaitObserver, observe_waits};
+pub use wait::{WaitChoice, WaitObserver, observe_waits};
 
 /// An async task that the profiler follows.
 ///
@@ -56,6 +56,8 @@ pub struct Task {
     labels: AtomicU16,
     /// The labels under which the last poll has left its first stack.
     first_labels: AtomicU16,
+    /// The id of the goroutine that has created it, and above [`NUMBER`] the [`WaitChoice`] about its last wait, unless that is
+    /// left out. After its beginning written by the thread that polls it.
     creator: AtomicU64,
     created_by: NotedStack<Beside>,
     start: StartCell,
@@ -128,6 +130,8 @@ impl Doing {
 pub struct Begun {
     /// Whether the task's own waker may be handed out. `false` if its clones lead to another executor.
     pub is_shared: bool,
+    /// Whether the task notes where its waker is cloned.
+    pub notes_stacks: bool,
     /// The wait that may continue after the beginning of this poll.
     wait: Option<wait::Wait>,
 }
@@ -151,7 +155,7 @@ impl Task {
         self.traced.reset(StateWord::unknown(id));
         self.name.set(name);
         self.start.set(Some(start));
-        self.creator.store(creator, Ordering::Release);
+        self.creator.store(creator & NUMBER, Ordering::Release);
         self.set_labels(labels);
         self.created_by.set(if request::is_on() { super::await_stack::here() } else { None });
         self.polls.reset();
@@ -205,10 +209,11 @@ impl Task {
     ) -> Begun {
         self.executor.store((&raw const *executor).cast_mut(), Ordering::Relaxed);
         let before = Doing { polls: self.polls.enter(), waker: self.shared.get() };
-        let mut begun = Begun { is_shared: true, wait: None };
+        let mut begun = Begun { is_shared: true, notes_stacks: false, wait: None };
         let is_woken = before.is_woken() || before.polls() == 0;
         if request::is_on() || !is_woken || !self.awaits.noted().get().is_nothing() {
             begun.wait = self.resume(before);
+            begun.notes_stacks = self.notes_stacks();
         }
         self.set_outer(outer);
         if before.has_waker() && self.held.each_ref().map(|part| part.load(Ordering::Relaxed)) != identity() {
@@ -243,8 +248,14 @@ impl Task {
         self.polls.leave();
     }
 
-    /// Returns which of two vtables the clones of its waker have in this poll: while stacks are wanted, it alternates
-    /// from poll to poll, so that a leaf sees another waker. Safe to call in a hook.
+    /// Returns whether the task notes in this poll where its waker is cloned. Safe to call in a hook.
+    #[inline]
+    pub fn notes_stacks(&self) -> bool {
+        self.awaits.noted().get().has(Flag::NotesStacks)
+    }
+
+    /// Returns which of two vtables the clones of its waker have in this poll: it alternates between the polls in which the
+    /// task notes stacks, so that a leaf sees another waker. Safe to call in a hook.
     #[inline]
     pub fn is_other_side(&self) -> bool {
         self.awaits.noted().get().has(Flag::OtherSide)
@@ -269,9 +280,22 @@ impl Task {
     /// `is_handed` says that the waker was a clone, made by code between the task and the leaf. Safe to call in a hook.
     #[inline]
     pub fn note_await(&self, is_handed: bool) {
-        if request::is_on() && self.awaits.add_here(is_handed, told(self)) {
-            self.first_labels.store(labels::current_id().bits() as u16, Ordering::Release);
+        if self.notes_stacks() {
+            wait::noting(|| {
+                if self.awaits.add_here(is_handed, told(self)) {
+                    self.first_labels.store(labels::current_id().bits() as u16, Ordering::Release);
+                }
+            });
         }
+    }
+
+    fn set_choice(&self, WaitChoice(choice): WaitChoice) {
+        let creator = self.creator.load(Ordering::Relaxed) & NUMBER;
+        self.creator.store(creator | u64::from(choice) << NUMBER.count_ones(), Ordering::Release);
+    }
+
+    fn choice(&self) -> WaitChoice {
+        WaitChoice((self.creator.load(Ordering::Relaxed) >> NUMBER.count_ones()) as u16)
     }
 
     /// Assigns the task to this process, to which `forks` forks have led.

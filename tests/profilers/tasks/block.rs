@@ -1,7 +1,7 @@
 //! Waits of tasks in the block profile.
 
 use std::cell::Cell;
-use std::hint::black_box;
+use std::hint::{black_box, spin_loop};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
@@ -12,7 +12,7 @@ use rtprof::pprof;
 use rtprof::task::{AwaitStacks, Instrument, do_with, set_await_stacks};
 use rtprof::{BlockKinds, set_block_profile_kinds, set_block_profile_rate};
 use test_support::child;
-use test_support::contention::{About, Moment, NONE, Seen, Waits, record_everything};
+use test_support::contention::{About, Moment, NONE, Seen, Waits, most_raised, record_everything};
 use tokio::runtime::Builder;
 
 use super::by_hand::{Leaf, Woken, poll};
@@ -313,5 +313,51 @@ fn a_script_of_waits() {
         // The task may have been about to wait for the end when the channel was closed.
         assert!((MESSAGES..=MESSAGES + 1).contains(&count), "{count}");
         About { least: least * MESSAGES as u32, most }.check("all waits", nanos);
+    });
+}
+
+/// Under a budget a task notes its stack for some of its waits, which stand for the others. The leaf keeps its waker in the
+/// other polls.
+#[test]
+fn a_budget_leaves_out_waits_and_keeps_totals() {
+    child::isolated("a_budget_leaves_out_waits_and_keeps_totals", || {
+        const RATE: u64 = 10_000;
+        const WAITS: usize = 20_000;
+        // Longer than the rate, so that without a budget each is recorded.
+        let length = Duration::from_micros(20);
+        set_block_profile_kinds(BlockKinds::AWAIT);
+        set_block_profile_rate(RATE);
+        rtprof::set_profile_budget(0.25).expect("it is a budget");
+        let (leaf, executor) = (Leaf::default(), Arc::new(Woken::default()));
+        let mut task = Box::pin(first(leaf.clone()).instrument());
+        let (mut all, mut squares, mut clones) = (About::default(), 0.0, 0);
+        for _ in 0..WAITS {
+            let began = Moment::of(|| assert!(poll(task.as_mut(), &executor).is_pending()));
+            let mut wakers = leaf.0.lock().expect("nobody panics");
+            let earlier = wakers.len() - 1;
+            wakers.drain(..earlier);
+            clones += earlier;
+            let start = Instant::now();
+            while start.elapsed() < length {
+                spin_loop();
+            }
+            let wait = Moment::of(|| wakers[0].wake_by_ref()).since(began);
+            all = all + wait;
+            squares += (wait.most.as_nanos() as f64).powi(2);
+        }
+        assert!(poll(task.as_mut(), &executor).is_pending());
+        let seen = Seen::now();
+        let (here, anywhere) = (seen.blocked("first"), seen.blocked(""));
+        assert_eq!(here.count, anywhere.count, "each stack is known");
+        let weight = most_raised("block") / RATE as f64;
+        assert!(weight > 2.0, "the budget has raised the rate to {weight} times");
+        assert!(clones < WAITS / 2, "{clones} clones for {WAITS} waits");
+        // A wait that is recorded with the weight w, or not, has the variance w - 1.
+        let off = (here.count as f64 - WAITS as f64).abs();
+        let most = 6.0 * (weight * WAITS as f64).sqrt();
+        assert!(off < most, "{} waits of {WAITS}, which may differ by {most}", here.count);
+        let scatter = Duration::from_nanos((6.0 * (weight * squares).sqrt()) as u64);
+        let near = About { least: all.least.saturating_sub(scatter), most: all.most + scatter };
+        near.check("all waits", here.nanos);
     });
 }

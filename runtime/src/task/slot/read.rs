@@ -2,7 +2,7 @@
 
 use core::sync::atomic::Ordering;
 
-use super::{Doing, Task, identified};
+use super::{Doing, NUMBER, Task, identified};
 use crate::clock;
 use crate::labels::LabelSetId;
 use crate::stack::Stack;
@@ -90,7 +90,7 @@ impl Task {
                 awaits,
                 name: self.name.with(str::to_owned),
                 start: self.start.get(),
-                creator: self.creator.load(Ordering::Acquire),
+                creator: self.creator.load(Ordering::Acquire) & NUMBER,
                 created_by: self.created_by.get().map(|stack| stack.captured()),
             };
             if self.id.load(Ordering::Relaxed) != id {

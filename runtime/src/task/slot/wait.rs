@@ -18,15 +18,44 @@ use crate::task::await_stack::TaskStack;
 use crate::task::noted::{Flag, NotedSeen};
 use crate::task::request;
 
-/// The callback type of [`observe_waits`].
-pub type WaitObserver = fn(u64, &[usize], LabelSetId);
+/// What an observer of waits is asked and told. Its functions are called in hooks.
+pub struct WaitObserver {
+    /// Decides about the wait that may follow a poll, at the beginning of the poll. `None` leaves the wait out, and then the
+    /// task need not note where it awaits.
+    pub choose: fn() -> Option<WaitChoice>,
+    /// Is told that the current thread has spent so many ticks in order to note where a task awaits.
+    pub noted: fn(u64),
+    /// Is told of a completed wait that was not left out: what was decided about it, the ticks that it took, and the stack and
+    /// the labels that the task has noted.
+    pub waited: fn(WaitChoice, u64, &[usize], LabelSetId),
+}
 
-static WAITED: AtomicRef<WaitObserver> = AtomicRef::none();
+/// What the observer has decided about a wait at its beginning: a number with a meaning for the observer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WaitChoice(pub u16);
 
-/// Calls `waited` from now on for each completed wait of a task that the block profile may include: with the ticks that
-/// it took, and with the stack and the labels that the task has noted. Called in hooks.
-pub fn observe_waits(waited: &'static WaitObserver) {
-    WAITED.set(Some(waited));
+impl WaitChoice {
+    /// Nothing was decided, perhaps because the wait began before the profile was on.
+    pub const LATER: Self = Self(0);
+}
+
+static OBSERVER: AtomicRef<WaitObserver> = AtomicRef::none();
+
+/// Calls the functions of `observer` from now on, while the block profile includes waits of tasks.
+pub fn observe_waits(observer: &'static WaitObserver) {
+    OBSERVER.set(Some(observer));
+}
+
+/// Runs `note`, which notes where a task awaits, and tells the observer what it costs.
+#[inline]
+pub(super) fn noting(note: impl FnOnce()) {
+    let before = if request::has_waits() { Some(clock::ticks()) } else { None };
+    note();
+    if let Some(before) = before
+        && let Some(observer) = OBSERVER.get()
+    {
+        (observer.noted)(clock::since(before, clock::ticks()));
+    }
 }
 
 /// A wait that may be over.
@@ -40,6 +69,8 @@ pub(super) struct Wait {
     until: u64,
     /// Whether there is a waker that could end the wait.
     has_waker: bool,
+    /// `None` if the block profile leaves it out.
+    choice: Option<WaitChoice>,
 }
 
 impl Task {
@@ -57,10 +88,36 @@ impl Task {
         let is_foreign = noted.has(Flag::IsForeign);
         let mut now = NotedSeen::NOTHING.with(Flag::WaitsOn, waits_on).with(Flag::IsForeign, is_foreign);
         if request::is_on() {
-            now = now.with(Flag::OtherSide, !noted.has(Flag::OtherSide));
+            let is_left_out = match waits_on {
+                true => noted.has(Flag::IsLeftOut),
+                false => !self.choose(),
+            };
+            let notes_stacks = !is_left_out || request::has_every_poll();
+            // Else the same side as before, so that a leaf that has a clone of the waker need not clone it again.
+            let is_other_side = noted.has(Flag::OtherSide) != notes_stacks;
+            now = now
+                .with(Flag::IsLeftOut, is_left_out)
+                .with(Flag::NotesStacks, notes_stacks)
+                .with(Flag::OtherSide, is_other_side);
+        } else {
+            self.set_choice(WaitChoice::LATER);
         }
         self.awaits.noted().set(now);
         wait
+    }
+
+    /// Has it decided what becomes of the next wait. Returns `false` if the block profile leaves it out.
+    #[inline]
+    fn choose(&self) -> bool {
+        let has_waits = request::has_waits();
+        let choice = match OBSERVER.get().filter(|_| has_waits) {
+            Some(observer) => (observer.choose)(),
+            None => Some(WaitChoice::LATER),
+        };
+        if let Some(choice) = choice {
+            self.set_choice(choice);
+        }
+        choice.is_some()
     }
 
     /// Ends a poll after which the task waits, perhaps still for what it waited for before.
@@ -112,7 +169,9 @@ impl Task {
     /// state.
     pub(super) fn charge_last(&self, before: Doing) {
         let noted = self.awaits.noted().get();
-        if request::has_waits() && !noted.has(Flag::WokenInside) && !noted.has(Flag::HasPanicked) {
+        let is_wait =
+            [Flag::WokenInside, Flag::HasPanicked, Flag::IsLeftOut].iter().all(|&flag| !noted.has(flag));
+        if request::has_waits() && is_wait {
             self.charge(self.wait(before));
         }
     }
@@ -124,21 +183,19 @@ impl Task {
         // The stored tick may come from a delayed waker of an earlier poll.
         let is_known = clock::since(since, woken) > 0;
         let awaits = self.awaits.get();
+        let noted = self.awaits.noted().get();
         Wait {
             stack: awaits.main(),
             labels: self.await_labels(&awaits).unwrap_or_else(|| self.labels()),
             since,
             until: if is_known { woken } else { clock::ticks() },
-            has_waker: before.is_woken()
-                || before.has_waker()
-                || self.awaits.noted().get().has(Flag::IsForeign),
+            has_waker: before.is_woken() || before.has_waker() || noted.has(Flag::IsForeign),
+            choice: (!noted.has(Flag::IsLeftOut)).then(|| self.choice()),
         }
     }
 
     fn charge(&self, wait: Wait) {
-        if !request::has_waits() {
-            return;
-        }
+        let Some(choice) = wait.choice.filter(|_| request::has_waits()) else { return };
         let unknown = match wait.has_waker {
             true => [marker::frame(marker::task_was_not_polled_for_its_stack)],
             false => [marker::frame(marker::task_has_no_waker)],
@@ -146,15 +203,16 @@ impl Task {
         let stack = wait.stack.map_or(&unknown[..], |stack| stack.stack());
         // The guard restores `errno`.
         let _hook = Hook::enter();
-        if let Some(waited) = WAITED.get() {
-            waited(clock::since(wait.since, wait.until), stack, wait.labels);
+        if let Some(observer) = OBSERVER.get() {
+            (observer.waited)(choice, clock::since(wait.since, wait.until), stack, wait.labels);
         }
     }
 
     /// Notes the tick at which it is about to be woken, perhaps not for the first time.
     #[inline]
     pub(super) fn note_when_woken(&self) {
-        if request::has_waits() && !self.doing().is_woken() {
+        let is_wanted = || !self.awaits.noted().get().has(Flag::IsLeftOut);
+        if request::has_waits() && is_wanted() && !self.doing().is_woken() {
             // Before the wake is noted in the word, so that the thread that polls next reads this tick. Of concurrent
             // wakers the latest tick is kept.
             self.woken.fetch_max(clock::ticks(), Ordering::Release);
