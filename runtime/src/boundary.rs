@@ -44,11 +44,11 @@ pub(crate) fn note_in_use() {
     }
 }
 
-/// Returns the return address of the boundary, at which the walk of a task's stack may end; 0 before the first task. Safe to
-/// call in a hook.
+/// Returns the return address of the boundary, at which the walk of a task's stack may end; `None` before the first task. Safe
+/// to call in a hook.
 #[inline]
-pub(crate) fn address_in_use() -> usize {
-    if IS_IN_USE.load(Ordering::Relaxed) { address() } else { 0 }
+pub(crate) fn address_in_use() -> Option<usize> {
+    IS_IN_USE.load(Ordering::Relaxed).then(address)
 }
 
 /// Returns how many frames of a stack, leaf first, belong to the innermost task; `None` if there is no task. Safe to

@@ -99,27 +99,40 @@ impl Home {
 /// At what distances from their homes a thread has found free cells before: of a few addresses, as a worker of a pool waits
 /// for the next job at one and for the pool's lock at another. A search past the cells of thirty idle workers took most of the
 /// time of a wait's beginning.
-pub(crate) struct Hints([Cell<u64>; HINTS]);
+pub(crate) struct Hints {
+    hints: [Cell<u64>; HINTS],
+    /// The number of times that a far cell was hinted at.
+    far: Cell<u32>,
+}
 
 const HINTS: usize = 8;
+/// A cell that is farther away is not used each time, so that threads come back when there are fewer of them.
+const FAR: usize = 32;
+/// It is searched for a nearer one once in so many times.
+const NEARER: u32 = 16;
 /// Not a hint of any home.
 const NONE: u64 = u64::MAX;
 
 impl Hints {
     pub(crate) const fn new() -> Self {
-        Self([const { Cell::new(NONE) }; HINTS])
+        Self { hints: [const { Cell::new(NONE) }; HINTS], far: Cell::new(0) }
     }
 
     /// Returns the hint for a home, whose number is even, and what it must begin with.
     fn of(&self, home: usize, is_watched: bool) -> (&Cell<u64>, u64) {
         let key = home | usize::from(is_watched);
-        (&self.0[key % HINTS], key as u64)
+        (&self.hints[key % HINTS], key as u64)
     }
 
     pub(super) fn get(&self, home: usize, is_watched: bool) -> Option<usize> {
         let (hint, key) = self.of(home, is_watched);
         let hint = hint.get();
-        (hint & u64::from(u32::MAX) == key).then_some((hint >> 32) as usize)
+        let distance = (hint & u64::from(u32::MAX) == key).then_some((hint >> 32) as usize)?;
+        if distance <= FAR {
+            return Some(distance);
+        }
+        self.far.set(self.far.get().wrapping_add(1));
+        (!self.far.get().is_multiple_of(NEARER)).then_some(distance)
     }
 
     pub(super) fn set(&self, home: usize, is_watched: bool, distance: usize) {
@@ -145,6 +158,11 @@ mod tests {
     fn a_hint_is_for_one_home() {
         let hints = Hints::new();
         assert_eq!(hints.get(0, false), None);
+        let far = (0..2 * NEARER).filter(|_| {
+            hints.set(2, false, FAR + 1);
+            hints.get(2, false).is_some()
+        });
+        assert_eq!(far.count() as u32, 2 * (NEARER - 1));
         hints.set(6, true, 9);
         assert_eq!(
             [(6, true), (6, false), (6 + HINTS, true)].map(|(home, is_watched)| hints.get(home, is_watched)),

@@ -53,9 +53,8 @@ impl Tracked {
         let waker: &Waker = if begun.is_shared { waker } else { executor };
         let inside = self.inside(thread, outer, PollEnd::Panicked);
         let result = task::run(|| poll(waker));
-        let notes_stacks = begun.notes_stacks;
         inside.end(begun, result.is_ready());
-        if notes_stacks && result.is_pending() {
+        if result.is_pending() && outer.is_some_and(Task::notes_stacks) {
             awaits_in_outer(executor);
         }
         result

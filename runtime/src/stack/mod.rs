@@ -174,9 +174,9 @@ fn registers() -> Registers {
 #[inline(never)]
 pub fn capture(frames: &mut [usize; MAX_STACK]) -> usize {
     // Without the frames of the executor, which are more than the task's in most programs.
-    let end = boundary::address_in_use();
+    let end = boundary::address_in_use().unwrap_or(NO_END);
     let depth = walked_from(registers(), end, frames);
-    if depth > 0 && frames[depth - 1] == end { depth } else { finish(frames, depth) }
+    if is_at(end, &frames[..depth]) { depth } else { finish(frames, depth) }
 }
 
 /// Captures as [`capture`] does, but out to the end of the thread's stack, including all tasks that it polls.
@@ -198,6 +198,12 @@ fn walked_from(registers: Registers, end: usize, frames: &mut [usize; MAX_STACK]
 /// The end of a walk that does not end before the stack: no return address is 0.
 const NO_END: usize = 0;
 
+/// Returns whether a walk that was to end at the return address `end` has come there.
+#[inline]
+fn is_at(end: usize, walked: &[usize]) -> bool {
+    end != NO_END && walked.last() == Some(&end)
+}
+
 /// Walks the stack from these registers outwards, to the return address `end` or to the stack's end, including start-up
 /// frames; returns 0 where it cannot be walked.
 #[inline]
@@ -208,8 +214,8 @@ fn walked(registers: Registers, stack: Bounds, end: usize, frames: &mut [usize; 
         Walk::FramePointersUnchecked => by_pointers(frames),
         Walk::FramePointers => {
             let depth = by_pointers(frames);
-            let is_complete = |last| last == end || outermost::is_trusted(last);
-            if depth > 0 && (depth == MAX_STACK || is_complete(frames[depth - 1])) {
+            let is_trusted = || depth > 0 && (depth == MAX_STACK || outermost::is_trusted(frames[depth - 1]));
+            if is_at(end, &frames[..depth]) || is_trusted() {
                 depth
             } else {
                 checked(registers, stack, end, frames, depth)
@@ -265,7 +271,9 @@ fn checked(
         // No cache is free: an unconfirmed stack is better than none.
         return depth;
     }
-    if depth > 0 && outermost::confirm(frames[depth - 1], &by_tables[..unwound]) {
+    // Frame pointers that have missed `end` have missed frames, and how many there are beyond it is not known.
+    let may_be_whole = depth > 0 && !is_at(end, &by_tables[..unwound]);
+    if may_be_whole && outermost::confirm(frames[depth - 1], &by_tables[..unwound]) {
         return depth;
     }
     COUNTERS.stacks_repaired.add();

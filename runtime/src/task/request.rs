@@ -101,6 +101,12 @@ pub(super) fn has_waits() -> bool {
     WHY.load(Ordering::Relaxed) & FOR_WAITS != 0
 }
 
+/// Returns whether stacks are noted for nothing but the block profile, so that it may leave out polls. Safe to call in a hook.
+#[inline]
+pub(super) fn has_only_waits() -> bool {
+    WHY.load(Ordering::Relaxed) == FOR_WAITS
+}
+
 /// Ends the noting when the lease is over at tick `now`. Called now and then. Safe to call in a hook.
 #[inline]
 pub(super) fn look_at_lease(now: u64) {

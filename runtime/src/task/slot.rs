@@ -130,7 +130,7 @@ impl Doing {
 pub struct Begun {
     /// Whether the task's own waker may be handed out. `false` if its clones lead to another executor.
     pub is_shared: bool,
-    /// Whether the task notes where its waker is cloned.
+    /// Whether the waker of the poll is to differ from its clones, because the task notes where it is cloned.
     pub notes_stacks: bool,
     /// The wait that may continue after the beginning of this poll.
     wait: Option<wait::Wait>,
@@ -213,7 +213,7 @@ impl Task {
         let is_woken = before.is_woken() || before.polls() == 0;
         if request::is_on() || !is_woken || !self.awaits.noted().get().is_nothing() {
             begun.wait = self.resume(before);
-            begun.notes_stacks = self.notes_stacks();
+            begun.notes_stacks = self.awaits.noted().get().has(Flag::NotesStacks);
         }
         self.set_outer(outer);
         if before.has_waker() && self.held.each_ref().map(|part| part.load(Ordering::Relaxed)) != identity() {
@@ -251,7 +251,10 @@ impl Task {
     /// Returns whether the task notes in this poll where its waker is cloned. Safe to call in a hook.
     #[inline]
     pub fn notes_stacks(&self) -> bool {
-        self.awaits.noted().get().has(Flag::NotesStacks)
+        let noted = self.awaits.noted().get();
+        // Also if that was requested after the beginning of the poll.
+        let is_requested = || request::is_on() && (!noted.has(Flag::IsLeftOut) || request::has_every_poll());
+        noted.has(Flag::NotesStacks) || is_requested()
     }
 
     /// Returns which of two vtables the clones of its waker have in this poll: it alternates between the polls in which the

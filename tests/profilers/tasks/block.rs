@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::hint::{black_box, spin_loop};
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
@@ -9,7 +10,7 @@ use std::thread::yield_now;
 use std::time::{Duration, Instant};
 
 use rtprof::pprof;
-use rtprof::task::{AwaitStacks, Instrument, do_with, set_await_stacks};
+use rtprof::task::{AwaitStacks, Instrument, Instrumented, do_with, set_await_stacks};
 use rtprof::{BlockKinds, set_block_profile_kinds, set_block_profile_rate};
 use test_support::child;
 use test_support::contention::{About, Moment, NONE, Seen, Waits, most_raised, record_everything};
@@ -316,48 +317,114 @@ fn a_script_of_waits() {
     });
 }
 
-/// Under a budget a task notes its stack for some of its waits, which stand for the others. The leaf keeps its waker in the
-/// other polls.
-#[test]
-fn a_budget_leaves_out_waits_and_keeps_totals() {
-    child::isolated("a_budget_leaves_out_waits_and_keeps_totals", || {
-        const RATE: u64 = 10_000;
-        const WAITS: usize = 20_000;
+/// The block profile under a budget of which a wait of a task uses up a multiple.
+const GOVERNED_NANOS: u64 = 10_000;
+
+fn govern() {
+    set_block_profile_kinds(BlockKinds::AWAIT);
+    set_block_profile_rate(GOVERNED_NANOS);
+    rtprof::set_profile_budget(0.25).expect("it is a budget");
+}
+
+/// The waits of a task whose leaf is woken again and again.
+#[derive(Default)]
+struct Played {
+    count: usize,
+    all: About,
+    /// The sum of the squares of their nanoseconds.
+    squares: f64,
+    /// How often the leaf has cloned its waker.
+    clones: usize,
+}
+
+impl Played {
+    fn of<F: Future>(mut task: Pin<&mut Instrumented<F>>, leaf: &Leaf) -> Self {
         // Longer than the rate, so that without a budget each is recorded.
-        let length = Duration::from_micros(20);
-        set_block_profile_kinds(BlockKinds::AWAIT);
-        set_block_profile_rate(RATE);
-        rtprof::set_profile_budget(0.25).expect("it is a budget");
-        let (leaf, executor) = (Leaf::default(), Arc::new(Woken::default()));
-        let mut task = Box::pin(first(leaf.clone()).instrument());
-        let (mut all, mut squares, mut clones) = (About::default(), 0.0, 0);
-        for _ in 0..WAITS {
+        let length = 2 * Duration::from_nanos(GOVERNED_NANOS);
+        let executor = Arc::new(Woken::default());
+        let mut played = Self { count: 20_000, ..Self::default() };
+        for _ in 0..played.count {
             let began = Moment::of(|| assert!(poll(task.as_mut(), &executor).is_pending()));
             let mut wakers = leaf.0.lock().expect("nobody panics");
             let earlier = wakers.len() - 1;
             wakers.drain(..earlier);
-            clones += earlier;
+            played.clones += earlier;
             let start = Instant::now();
             while start.elapsed() < length {
                 spin_loop();
             }
             let wait = Moment::of(|| wakers[0].wake_by_ref()).since(began);
-            all = all + wait;
-            squares += (wait.most.as_nanos() as f64).powi(2);
+            played.all = played.all + wait;
+            played.squares += (wait.most.as_nanos() as f64).powi(2);
         }
-        assert!(poll(task.as_mut(), &executor).is_pending());
-        let seen = Seen::now();
-        let (here, anywhere) = (seen.blocked("first"), seen.blocked(""));
-        assert_eq!(here.count, anywhere.count, "each stack is known");
-        let weight = most_raised("block") / RATE as f64;
+        assert!(poll(task, &executor).is_pending());
+        played
+    }
+
+    /// Compares with what was recorded of it.
+    fn check(&self, recorded: Waits) {
+        let weight = most_raised("block") / GOVERNED_NANOS as f64;
         assert!(weight > 2.0, "the budget has raised the rate to {weight} times");
-        assert!(clones < WAITS / 2, "{clones} clones for {WAITS} waits");
         // A wait that is recorded with the weight w, or not, has the variance w - 1.
-        let off = (here.count as f64 - WAITS as f64).abs();
-        let most = 6.0 * (weight * WAITS as f64).sqrt();
-        assert!(off < most, "{} waits of {WAITS}, which may differ by {most}", here.count);
-        let scatter = Duration::from_nanos((6.0 * (weight * squares).sqrt()) as u64);
-        let near = About { least: all.least.saturating_sub(scatter), most: all.most + scatter };
-        near.check("all waits", here.nanos);
+        let off = (recorded.count as f64 - self.count as f64).abs();
+        let most = 6.0 * (weight * self.count as f64).sqrt();
+        assert!(off < most, "{} waits of {}, which may differ by {most}", recorded.count, self.count);
+        let scatter = Duration::from_nanos((6.0 * (weight * self.squares).sqrt()) as u64);
+        let About { least, most } = self.all;
+        About { least: least.saturating_sub(scatter), most: most + scatter }
+            .check("all waits", recorded.nanos);
+    }
+}
+
+/// Under a budget a task notes its stack for some of its waits, which stand for the others. The leaf keeps its waker in the
+/// other polls.
+#[test]
+fn a_budget_leaves_out_waits_and_keeps_totals() {
+    child::isolated("a_budget_leaves_out_waits_and_keeps_totals", || {
+        govern();
+        let leaf = Leaf::default();
+        let task = pin!(first(leaf.clone()).instrument());
+        let played = Played::of(task, &leaf);
+        assert!(played.clones < played.count / 2, "{} clones", played.clones);
+        let seen = Seen::now();
+        assert_eq!(seen.blocked("first").count, seen.blocked("").count, "each stack is known");
+        played.check(seen.blocked("first"));
+    });
+}
+
+/// Both wait, and each decides for itself whether it notes where.
+#[test]
+fn a_task_inside_another_one_under_a_budget() {
+    async fn around(leaf: Leaf) {
+        first(leaf).instrument().await;
+    }
+    child::isolated("a_task_inside_another_one_under_a_budget", || {
+        govern();
+        let leaf = Leaf::default();
+        let task = pin!(around(leaf.clone()).instrument());
+        let played = Played::of(task, &leaf);
+        let seen = Seen::now();
+        let (inner, outer) = (seen.blocked("first"), seen.blocked("around"));
+        assert_eq!(inner.count + outer.count, seen.blocked("").count, "each stack is known");
+        played.check(inner);
+        played.check(outer);
+    });
+}
+
+/// While tasks note all stacks for another reason, nothing is left out, and what that costs raises no rate.
+#[test]
+fn stacks_that_are_noted_in_any_case_are_not_charged_to_the_budget() {
+    child::isolated("stacks_that_are_noted_in_any_case_are_not_charged_to_the_budget", || {
+        govern();
+        rtprof::set_profile_budget(1.0).expect("it is a budget");
+        let leaf = Leaf::default();
+        let mut task = pin!(first(leaf.clone()).instrument());
+        Played::of(task.as_mut(), &leaf);
+        let before = most_raised("block");
+        set_await_stacks(AwaitStacks::Always);
+        let played = Played::of(task, &leaf);
+        assert!(played.clones >= played.count - 1, "{} clones", played.clones);
+        let after = most_raised("block");
+        assert!(after < 4.0 * before, "{before} ns, then {after} ns");
     });
 }

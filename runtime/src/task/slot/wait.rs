@@ -18,12 +18,12 @@ use crate::task::await_stack::TaskStack;
 use crate::task::noted::{Flag, NotedSeen};
 use crate::task::request;
 
-/// What an observer of waits is asked and told. Its functions are called in hooks.
+/// What an observer of waits is asked and told. Its functions take no lock and allocate nothing.
 pub struct WaitObserver {
     /// Decides about the wait that may follow a poll, at the beginning of the poll. `None` leaves the wait out, and then the
-    /// task need not note where it awaits.
+    /// task need not note where it awaits. Not called while it notes that in every poll in any case.
     pub choose: fn() -> Option<WaitChoice>,
-    /// Is told that the current thread has spent so many ticks in order to note where a task awaits.
+    /// Is told that the current thread has spent so many ticks in order to note where a task awaits, as was decided.
     pub noted: fn(u64),
     /// Is told of a completed wait that was not left out: what was decided about it, the ticks that it took, and the stack and
     /// the labels that the task has noted.
@@ -49,7 +49,8 @@ pub fn observe_waits(observer: &'static WaitObserver) {
 /// Runs `note`, which notes where a task awaits, and tells the observer what it costs.
 #[inline]
 pub(super) fn noting(note: impl FnOnce()) {
-    let before = if request::has_waits() { Some(clock::ticks()) } else { None };
+    // Other polls would be charged to those that were chosen.
+    let before = if request::has_only_waits() { Some(clock::ticks()) } else { None };
     note();
     if let Some(before) = before
         && let Some(observer) = OBSERVER.get()
@@ -109,8 +110,8 @@ impl Task {
     /// Has it decided what becomes of the next wait. Returns `false` if the block profile leaves it out.
     #[inline]
     fn choose(&self) -> bool {
-        let has_waits = request::has_waits();
-        let choice = match OBSERVER.get().filter(|_| has_waits) {
+        let is_asked = request::has_only_waits();
+        let choice = match OBSERVER.get().filter(|_| is_asked) {
             Some(observer) => (observer.choose)(),
             None => Some(WaitChoice::LATER),
         };
