@@ -162,7 +162,8 @@ pub fn is_budget(percent: f64) -> bool {
 ///
 /// [`init`](https://docs.rs/rtprof/latest/rtprof/fn.init.html) sets 1; otherwise there is no budget. It may be set at any
 /// time, also while events are recorded. A wait of a second or more is always recorded, as long as the rate is not larger
-/// than that; but of a task's waits, one in several may stand for the others, whatever their length. The profiles' comments say which rates are in force. Must not be called in a hook; the first call may sleep
+/// than that; but of a task's waits, one in several may stand for the others, whatever their length. The profiles' comments
+/// say which rates are in force. Must not be called in a hook; the first call may sleep
 /// for 5 ms.
 ///
 /// A budget also holds at the rates 1, which otherwise record everything.

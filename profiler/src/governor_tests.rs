@@ -336,3 +336,17 @@ fn threads_learn_from_others_what_samples_cost() {
     let cost = chooser.shares[1].cost.get();
     assert!((cost - 5.0 * COST).abs() < 1.0, "{cost}");
 }
+
+/// A settlement in an unlock runs between two calls of the program, which may look at `errno` after the second.
+#[test]
+fn a_settlement_keeps_errno() {
+    let _turn = TURN.lock();
+    forget();
+    TICKS.store(1f64.to_bits(), Ordering::Relaxed);
+    let account = Account::new();
+    errno::set(libc::EDOM);
+    let before = errno::get();
+    // The block profile is off, and its rate 0.
+    account.settle(Profile::Mutex, 1, BUDGET.to_bits(), account.passed());
+    assert_eq!(errno::get(), before);
+}

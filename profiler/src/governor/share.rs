@@ -137,7 +137,8 @@ impl ChosenAwait {
     const STEPS_OF_RATE: f64 = 24.0;
     const STEPS_OF_ONE_IN: f64 = 6.0;
 
-    /// The next ones that there are. A sample is decided and weighed by these, so that no total is wrong.
+    /// Those of `begun`, whose rate is not 0, rounded up to a step. A sample is decided and weighed by the rounded ones, so that
+    /// no total is wrong.
     pub(super) fn of(begun: Begun) -> Self {
         let rate = (begun.rate_of_chosen as f64).log2() * Self::STEPS_OF_RATE;
         let one_in = begun.one_in.log2() * Self::STEPS_OF_ONE_IN;
@@ -325,12 +326,14 @@ impl Share {
             one_in,
             always: rate.max((ALWAYS_NANOS as f64 * ticks) as u64),
         };
-        let chosen_await = ChosenAwait::of(begun);
         self.begun.set(begun);
-        self.chosen_await.set(chosen_await);
         compiler_fence(Ordering::Release);
         self.chances.set((CHANCES as f64 / one_in) as u64);
+        // Otherwise the rate may be 0, whose logarithm would set `errno`.
         if one_in > 1.0 {
+            let chosen_await = ChosenAwait::of(begun);
+            self.chosen_await.set(chosen_await);
+            compiler_fence(Ordering::Release);
             self.await_chances.set((CHANCES as f64 / chosen_await.one_in()) as u64);
         }
         if set != 0 {

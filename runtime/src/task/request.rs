@@ -1,8 +1,7 @@
 //! Requests that make tasks note where they await.
 //!
-//! Problem: noting the stack at each await costs a tenth of a microsecond, in a busy service half of one, and most programs
-//! never read the stacks. But a task that waits for ever was last polled before the first goroutine snapshot, and has noted
-//! nothing.
+//! Problem: noting the stack at each await costs a tenth of a microsecond, and most programs never read the stacks. But
+//! a task that waits for ever was last polled before the first goroutine snapshot, and has noted nothing.
 //!
 //! Scheme: a request turns the noting on for [`LEASE`], and wakes the tasks that wait without a stack once, as if their
 //! wait might be over. A future must expect that ([`Future::poll`]: "spurious wake-ups"), and suspends again, under a
