@@ -20,7 +20,8 @@
 //!
 //! # The rates
 //!
-//! At the rate R a wait of t ticks is sampled with probability min(1, t / R), and a sample costs c. So waits cost
+//! At the rate R a wait of t ticks is sampled with probability min(1, t / R), and a sample costs c, which is measured for one
+//! sample in eight. So waits cost
 //! c · Σ min(t, R) / R, and the block profile's demand is c · Σ min(t, R). At a fraction N a contended unlock costs c / N,
 //! and the mutex profile's demand is c times the number of unlocks. Both divided by the allowance give the rate at which the
 //! cost is what is allowed. Expected costs have less scatter than the true ones, so that R does not oscillate.
@@ -312,16 +313,19 @@ pub(crate) fn count_sample(profile: Profile) {
     }
 }
 
-/// Takes a sample, and measures what it costs.
+/// Takes a sample, and now and then measures what it costs.
 #[inline]
 pub(crate) fn sampled(profile: Profile, take: impl FnOnce()) {
     if ALLOWANCE.load(Ordering::Relaxed) == 0 {
         return take();
     }
+    if !ACCOUNT.with(|account| account.shares[profile as usize].count_sample()) {
+        return take();
+    }
     let before = clock::ticks();
     take();
     let ticks = clock::since(before, clock::ticks()) as f64;
-    ACCOUNT.with(|account| account.shares[profile as usize].count_sample(ticks, &SHARED[profile as usize]));
+    ACCOUNT.with(|account| account.shares[profile as usize].add_cost(ticks, &SHARED[profile as usize]));
 }
 
 impl Account {

@@ -47,7 +47,10 @@ impl Thread {
     fn sample(&mut self, profile: Profile) {
         self.now += COST;
         self.spent += COST;
-        self.account.shares[profile as usize].count_sample(COST, &SHARED[profile as usize]);
+        let share = &self.account.shares[profile as usize];
+        if share.count_sample() {
+            share.add_cost(COST, &SHARED[profile as usize]);
+        }
     }
 
     /// A task notes where it awaits, or another thread that it has ended a wait of this one. Its time counts here.
@@ -330,7 +333,9 @@ fn threads_learn_from_others_what_samples_cost() {
     TICKS.store(1f64.to_bits(), Ordering::Relaxed);
     let (recorder, chooser) = (Account::new(), Account::new());
     for _ in 0..10 * SAMPLES {
-        recorder.shares[1].count_sample(5.0 * COST, &SHARED[1]);
+        if recorder.shares[1].count_sample() {
+            recorder.shares[1].add_cost(5.0 * COST, &SHARED[1]);
+        }
     }
     chooser.settle(Profile::Mutex, 1, BUDGET.to_bits(), 0.0);
     let cost = chooser.shares[1].cost.get();

@@ -12,6 +12,12 @@ use super::SAMPLES;
 pub(super) const MEMORY: f64 = 20e6;
 /// The cost of a sample before one was measured.
 const FIRST_COST_NANOS: f64 = 2000.0;
+/// The cost of one sample in so many is measured, because on a virtual machine that takes as long as a short stack,
+const MEASURED_ONE_IN: u32 = 8;
+/// and of the first ones of each thread all.
+const FIRST_MEASURED: u32 = 64;
+/// Of one in so many the other threads are told. A multiple of [`MEASURED_ONE_IN`].
+const TOLD_ONE_IN: u32 = 64;
 /// A measured cost counts as at most so many times the mean: the thread was preempted.
 const MOST_ABOVE_MEAN: f64 = 4.0;
 /// The factor by which rates rise while all waits are longer, and
@@ -83,6 +89,8 @@ pub(super) struct Share {
     /// Events and samples since the last settlement.
     pub(super) events: Cell<u32>,
     pub(super) samples: Cell<u32>,
+    /// All samples, also those before the last settlement.
+    taken: Cell<u32>,
     /// Waits since the last settlement of which the demand shows only that they were longer.
     longer: Cell<u32>,
     /// Waits since the last settlement that might have been watched.
@@ -190,6 +198,7 @@ impl Share {
             demand: Cell::new(0),
             events: Cell::new(0),
             samples: Cell::new(0),
+            taken: Cell::new(0),
             longer: Cell::new(0),
             watchable: Cell::new(0),
             watchable_density: Cell::new(0.0),
@@ -237,16 +246,23 @@ impl Share {
         (random::below(CHANCES) < chances).then_some(Some(chosen))
     }
 
-    /// Counts a sample that has cost `ticks`, and now and then tells the other threads what samples cost this one.
+    /// Counts a sample. Returns whether its cost is measured.
     #[inline]
-    pub(super) fn count_sample(&self, ticks: f64, shared: &Shared) {
-        // A thread that records what others have chosen may never settle: the number wraps.
-        let samples = self.samples.get().wrapping_add(1);
-        self.samples.set(samples);
+    pub(super) fn count_sample(&self) -> bool {
+        // A thread that records what others have chosen may never settle: the numbers wrap.
+        self.samples.set(self.samples.get().wrapping_add(1));
+        let taken = self.taken.get().wrapping_add(1);
+        self.taken.set(taken);
+        taken < FIRST_MEASURED || taken.is_multiple_of(MEASURED_ONE_IN)
+    }
+
+    /// Adds a sample that has cost `ticks`, and now and then tells the other threads what samples cost this one.
+    #[cold]
+    pub(super) fn add_cost(&self, ticks: f64, shared: &Shared) {
         let mean = self.cost.get();
         let mean = if mean == 0.0 { ticks } else { mean + (ticks.min(mean * MOST_ABOVE_MEAN) - mean) / 8.0 };
         self.cost.set(mean);
-        if samples.is_multiple_of(SAMPLES) {
+        if self.taken.get().is_multiple_of(TOLD_ONE_IN) {
             let of_all = f64::from_bits(shared.cost.load(Ordering::Relaxed));
             let of_all = if of_all == 0.0 { mean } else { of_all + (mean - of_all) / 4.0 };
             shared.cost.store(of_all.to_bits(), Ordering::Relaxed);
