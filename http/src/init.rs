@@ -10,6 +10,7 @@ use rtprof_profiler::contention::{
     set_mutex_profile_fraction, set_profile_budget,
 };
 use rtprof_profiler::rate::set_mem_profile_rate;
+use rtprof_runtime::task;
 
 use crate::listen::ReachedByOthers;
 use crate::{Config, Server, serve_with};
@@ -37,7 +38,7 @@ const DEFAULT_BUDGET: f64 = 1.0;
 ///
 /// | variable | value | default |
 /// |---|---|---|
-/// | `RTPROF` | `off`: no server, no samples | `on` |
+/// | `RTPROF` | `off`: no server, no samples, and tasks that begin after `init` are not followed | `on` |
 /// | `RTPROF_ADDR` | address and port of the server; port 0 is any free one; `off`: no server | `127.0.0.1:6060` |
 /// | `RTPROF_ALLOW_REMOTE` | `on`: the address may be one that other machines reach ([`Config::allow_remote`]) | `off` |
 /// | `RTPROF_TOKEN` | the token that requests must carry ([`Config::token`]) | none |
@@ -219,6 +220,7 @@ impl Settings {
             set_mem_profile_rate(0);
             set_block_profile_rate(0);
             set_mutex_profile_fraction(0);
+            task::set_followed(false);
             return Ok(None);
         }
         if let Some(bytes) = self.mem_rate {

@@ -1,11 +1,16 @@
 //! A standalone server: malformed requests, access control, start and end.
 
+use std::future::{pending, ready};
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener};
+use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
+use rtprof::GoroutineKind;
 use rtprof::http::{Config, Server, serve, serve_with};
+use rtprof::task::Instrument;
 use test_support::descriptors::Untouched;
 use test_support::web::{self, Answer, Connection, End};
 use test_support::{PATIENCE, child, descriptors, profile, threads, until};
@@ -533,8 +538,16 @@ fn init_follows_the_environment() {
         assert_eq!(web::get(server.local_addr(), "/debug/pprof/heap").status, 401);
     });
     with_variables("off", &[("RTPROF", "off"), any_port], || {
+        let before = pending::<()>().instrument_named("before");
         assert!(rtprof::init().expect("nothing can fail").is_none());
         assert_eq!(rates(), (0, 0, 0));
+        let after = pending::<()>().instrument_named("after");
+        let result = pin!(ready(3).instrument_named("ready")).poll(&mut Context::from_waker(Waker::noop()));
+        assert_eq!(result, Poll::Ready(3), "a task that is not followed is polled");
+        let goroutines = rtprof::goroutine_profile();
+        let names = goroutines.iter().filter(|one| one.kind == GoroutineKind::Task).map(|one| &*one.name);
+        assert_eq!(names.collect::<Vec<_>>(), ["before"]);
+        drop((before, after));
     });
     with_variables("no server", &[("RTPROF_ADDR", "off")], || {
         assert!(rtprof::init().expect("nothing can fail").is_none());

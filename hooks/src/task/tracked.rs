@@ -25,9 +25,15 @@ pub(super) struct Tracked {
 }
 
 impl Tracked {
-    /// Begins a task under the labels of the caller. `None` if there is no memory for its slot.
+    /// Begins a task under the labels of the caller. `None` if tasks are not followed, or there is no memory for its slot.
     #[track_caller]
+    #[inline]
     pub(super) fn begin(name: &str, start: Start) -> Option<Self> {
+        if task::are_followed() { Self::begin_followed(name, start) } else { None }
+    }
+
+    #[track_caller]
+    fn begin_followed(name: &str, start: Start) -> Option<Self> {
         init::open();
         let task = task::begin(name, start, goroutine::current_id())?;
         if is_enabled() {

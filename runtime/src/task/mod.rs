@@ -34,7 +34,7 @@ mod shared_waker;
 mod slot;
 mod telling;
 
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 pub use await_stack::MAX_BRANCHES;
 pub(crate) use request::begin_lease;
@@ -64,6 +64,21 @@ pub(crate) const MAX_NESTED: usize = 8;
 static FORKS: AtomicU32 = AtomicU32::new(0);
 /// The id of this process, as far as it is known; 0 before the first [`open`], when there are no tasks.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
+
+/// Whether the program follows tasks. Not atomic with anything: a task that begins meanwhile is followed or not.
+static ARE_FOLLOWED: AtomicBool = AtomicBool::new(true);
+
+/// Sets whether instrumented futures become tasks, from those on that are made next. Others are polled as if they were not
+/// instrumented: they are in no profile and no trace, and cost one load. Returns the previous setting.
+pub fn set_followed(are_followed: bool) -> bool {
+    ARE_FOLLOWED.swap(are_followed, Ordering::Relaxed)
+}
+
+/// Returns whether instrumented futures become tasks.
+#[inline]
+pub fn are_followed() -> bool {
+    ARE_FOLLOWED.load(Ordering::Relaxed)
+}
 
 pub(crate) fn open() {
     PROCESS.store(own_process(), Ordering::Relaxed);
