@@ -4,8 +4,8 @@ use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::hint::black_box;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
 
+use crate::processor::Stopwatch;
 use crate::sizes::{Draw, Sizes};
 
 /// The number of objects that the ring keeps alive.
@@ -49,16 +49,16 @@ pub fn churn(shape: Shape, table: &[usize], count: usize) -> f64 {
         Shape::Pair => {
             let _held = hold_some(table);
             pairs(table, count / 8);
-            let start = Instant::now();
+            let watch = Stopwatch::start();
             pairs(table, count);
-            per_object(start, count)
+            watch.nanos_each(count)
         }
         Shape::Ring => {
             let mut ring = Ring::fill(table);
             ring.turn(table, count / 8);
-            let start = Instant::now();
+            let watch = Stopwatch::start();
             ring.turn(table, count);
-            per_object(start, count)
+            watch.nanos_each(count)
         }
     }
 }
@@ -71,10 +71,6 @@ fn hold_some(table: &[usize]) -> Vec<Object> {
     static CALLS: AtomicU64 = AtomicU64::new(0);
     let held = Draw::new(CALLS.fetch_add(1, Ordering::Relaxed)).bits() % 64;
     table.iter().take(held as usize).map(|&size| Object::new(size)).collect()
-}
-
-fn per_object(start: Instant, count: usize) -> f64 {
-    start.elapsed().as_nanos() as f64 / count as f64
 }
 
 /// Allocates and frees `count` objects, one alive at a time.

@@ -29,3 +29,5 @@ pub mod storm;
 pub mod subject;
 pub mod team;
 pub mod work;
+pub mod written;
+pub mod yardstick;

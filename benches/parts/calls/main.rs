@@ -1,7 +1,8 @@
 //! The part for calls of the C library as a program makes them, and for programs that make many calls. Built with the
 //! feature `interpose` and without.
 //!
-//! Requests: `rates BLOCK MUTEX`, `trace on|off`; `call NAME COUNT` (answers ns for one call), `walk FOLDER TIMES`
+//! Requests: `rates BLOCK MUTEX`, `trace on|off`; `call NAME COUNT` (answers ns for one call of the C library's own
+//! function, of the same again, and of the function that the program is linked with), `walk FOLDER TIMES`
 //! (answers ms and ms of CPU time for one walk over all files below the folder, and their number), `service MILLIS`
 //! (answers µs of CPU time for one request to a server of tokio, its median latency, the 99th percentile of the
 //! latency, and the number of requests).
@@ -47,7 +48,7 @@ fn main() {
             let calls = calls.get_or_insert_with(Calls::new);
             let nanos = calls.measure(request.word(), request.number());
             Placement::Anywhere.take(0);
-            vec![nanos]
+            nanos.to_vec()
         }
         "walk" => walk::measure(Path::new(request.word()), request.number()).to_vec(),
         "service" => {

@@ -3,11 +3,14 @@
 use std::io;
 
 use rtprof_benches::statistics::{max, median};
+use rtprof_benches::yardstick::Yardstick;
 
 use crate::binaries::{Binaries, Build};
 use crate::budgets::{SAMPLE_10_TABLES, SAMPLE_32_TABLES};
 use crate::child::Child;
 use crate::effort::Effort;
+use crate::limit::Measured;
+use crate::pace::Pace;
 use crate::table::{Row, Table, Unit};
 
 /// A method to capture: its request, its name, and captures per round.
@@ -33,7 +36,7 @@ pub(crate) fn measure(binaries: &Binaries, effort: &Effort, table: &mut Table) -
         [(Build::Plain, "", &WITH), (Build::NoFramePointers, ", built without frame pointers", &WITHOUT)];
     for (build, name, methods) in builds {
         for frames in [10, 32] {
-            let mut results: Vec<Captures> = methods.iter().map(|_| Captures::default()).collect();
+            let mut results: Vec<Captures> = methods.iter().map(|_| Captures::new()).collect();
             for way in 0..effort.parts {
                 let mut child = Child::start(&binaries.path(build, "part-capture"))?;
                 process(&mut child, (frames, way), methods, &mut results, effort.part_rounds)?;
@@ -41,7 +44,7 @@ pub(crate) fn measure(binaries: &Binaries, effort: &Effort, table: &mut Table) -
             for (method, captures) in methods.iter().zip(&results) {
                 let row = captures.row(format!("one stack, {frames} frames{name}"), method);
                 table.add(if method.1 == UNWINDER.1 {
-                    let alone = median(&captures.nanos);
+                    let alone = Measured::median(&captures.nanos).at(&captures.pace);
                     match (build, frames) {
                         (Build::Plain, _) => row,
                         (_, 10) => row.beside(&SAMPLE_10_TABLES, "_Unwind_Backtrace alone", alone),
@@ -56,12 +59,12 @@ pub(crate) fn measure(binaries: &Binaries, effort: &Effort, table: &mut Table) -
     Ok(())
 }
 
-#[derive(Default)]
 struct Captures {
     nanos: Vec<f64>,
     /// The median of each process.
     by_process: Vec<f64>,
     frames: f64,
+    pace: Pace,
 }
 
 /// Measures all methods in turns in one process, whose stack goes its own way.
@@ -74,6 +77,7 @@ fn process(
 ) -> io::Result<()> {
     let [depth] = child.numbers(&format!("depth {frames}"))?;
     for _ in 0..rounds {
+        results[0].pace.measure(child)?;
         for (Method(request, _, count), captures) in methods.iter().zip(&mut *results) {
             let [nanos, found] = child.numbers(&format!("capture {request} {way} {depth} {count}"))?;
             captures.nanos.push(nanos);
@@ -88,6 +92,10 @@ fn process(
 }
 
 impl Captures {
+    fn new() -> Self {
+        Self { nanos: vec![], by_process: vec![], frames: 0.0, pace: Pace::by(Yardstick::Walk) }
+    }
+
     fn row(&self, what: String, method: &Method) -> Row {
         let slowest = max(&self.by_process);
         let each = median(&self.nanos) / self.frames;

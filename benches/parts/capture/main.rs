@@ -5,9 +5,9 @@
 
 use std::ffi::{c_int, c_void};
 use std::hint::black_box;
-use std::time::Instant;
 
 use rtprof_benches::descent::{at_depth, depth_for};
+use rtprof_benches::processor::Stopwatch;
 use rtprof_benches::serve::serve;
 use rtprof_runtime::MAX_STACK;
 
@@ -61,11 +61,11 @@ fn timed(method: Method, way: usize, depth: usize, count: usize) -> (f64, usize)
         for _ in 0..count / 8 {
             found = method(black_box(&mut frames));
         }
-        let start = Instant::now();
+        let watch = Stopwatch::start();
         for _ in 0..count {
             found = black_box(method(black_box(&mut frames)));
         }
-        result = (start.elapsed().as_nanos() as f64 / count as f64, found);
+        result = (watch.nanos_each(count), found);
     });
     result
 }

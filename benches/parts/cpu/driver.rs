@@ -9,6 +9,7 @@ use crate::binaries::{Binaries, Build};
 use crate::budgets::CPU_SAMPLES;
 use crate::child::Child;
 use crate::effort::Effort;
+use crate::limit::{Limit, Measured};
 use crate::order::Order;
 use crate::table::{Row, Table, Unit};
 
@@ -81,21 +82,21 @@ fn delivered(binaries: &Binaries, effort: &Effort, table: &mut Table) -> io::Res
 
 impl Delivery {
     fn judged(&self, row: Row, sampler: &Sampler, kind: &str, hz: usize) -> Row {
+        let came = Measured::median(&self.came);
         let total = self.charged / self.due * 100.0;
         let row = match sampler.source {
-            "none" if hz == 1_000 => return row.beside(&CPU_SAMPLES, "pprof-rs", median(&self.came)),
+            "none" if hz == 1_000 => return row.beside(&CPU_SAMPLES, "pprof-rs", came),
             "none" => return row,
             _ => row.notes(format!(
                 "they stand for {total:.1} % of its time, {} of {} samples without a stack",
                 self.without, self.charged
             )),
         };
-        let came = median(&self.came);
         match (sampler.source, kind) {
             ("perf", _) if hz == 1_000 => row.keeps(&CPU_SAMPLES, came).anchor("pprof-rs 25 %"),
-            ("perf", "steady") => row.budget("≥ 99 %", came >= 99.0, ""),
+            ("perf", "steady") => row.within(&CPU_SAMPLES.limit, came),
             // At 100 Hz a few samples more or less are some percent.
-            ("perf", _) => row.budget("90 to 110 % of its share", (came - 100.0).abs() <= 10.0, ""),
+            ("perf", _) => row.budget("90 to 110 % of its share", (came.value - 100.0).abs() <= 10.0, ""),
             // Exact up to a whole sample in each stretch.
             _ => {
                 let rounding = self.came.len() as f64 / self.due * 100.0;
@@ -206,8 +207,8 @@ impl Contender {
             ..row
         };
         match (*name, *hz, with) {
-            ("perf", 100, "frame pointers") => row.budget("≤ 1.001", times <= 1.001, ""),
-            ("perf", 100, _) => row.budget("≤ 1.005", times <= 1.005, ""),
+            ("perf", 100, "frame pointers") => row.within(&Limit::times(1.001), Measured::ratio(on, off)),
+            ("perf", 100, _) => row.within(&Limit::times(1.005), Measured::ratio(on, off)),
             _ => row,
         }
     }

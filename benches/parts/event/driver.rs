@@ -2,12 +2,15 @@
 
 use std::io;
 
-use rtprof_benches::statistics::{excess, max, median, min};
+use rtprof_benches::statistics::{excess, max, median, min, ratio};
+use rtprof_benches::yardstick::Yardstick;
 
 use crate::binaries::{Binaries, Build};
 use crate::budgets::{BLOCK_EVENT, Budget, MUTEX_EVENT};
 use crate::child::Child;
 use crate::effort::Effort;
+use crate::limit::{Limit, Measured};
+use crate::pace::Pace;
 use crate::table::{Row, Table, Unit};
 
 const BUILDS: [(Build, &str); 2] =
@@ -52,7 +55,7 @@ const CASES: [Case; 6] = [
 /// Measures all cases of both builds and adds their rows.
 pub(crate) fn measure(binaries: &Binaries, effort: &Effort, table: &mut Table) -> io::Result<()> {
     for (build, who) in BUILDS {
-        let mut results: [Flips; CASES.len()] = Default::default();
+        let mut results: [Flips; CASES.len()] = std::array::from_fn(|_| Flips::new());
         for way in 0..effort.parts {
             let mut child = Child::start(&binaries.path(build, "part-event"))?;
             child.ask(&format!("way {way}"))?;
@@ -64,11 +67,64 @@ pub(crate) fn measure(binaries: &Binaries, effort: &Effort, table: &mut Table) -
             table.add(result.row(case, who));
         }
     }
+    for (build, who) in BUILDS {
+        for per_second in LOADS {
+            load(binaries, effort, (build, who), per_second, table)?;
+        }
+    }
+    Ok(())
+}
+
+/// Events in a second of processor time.
+const LOADS: [usize; 3] = [10_000, 100_000, 1_000_000];
+const LOAD_FRAMES: usize = 30;
+/// How they are sampled: the word of the request, the text of the row, and the most that they may cost in percent.
+const WAYS: [(&str, &str, Option<f64>); 2] =
+    [("rates", "no budget", None), ("budget", "a budget of 1 %", Some(1.2))];
+
+/// Measures what both profiles cost a thread whose waits and contended unlocks come at a steady pace.
+fn load(
+    binaries: &Binaries,
+    effort: &Effort,
+    (build, who): (Build, &str),
+    per_second: usize,
+    table: &mut Table,
+) -> io::Result<()> {
+    let mut nanos: [[Vec<f64>; 3]; WAYS.len()] = Default::default();
+    let mut frames = 0.0;
+    for way in 0..effort.load_processes {
+        let mut child = Child::start(&binaries.path(build, "part-event"))?;
+        child.ask(&format!("way {way}"))?;
+        let [depth, real] = child.numbers(&format!("load-depth {LOAD_FRAMES}"))?;
+        frames = real;
+        for _ in 0..effort.load_rounds {
+            for ((how, ..), nanos) in WAYS.iter().zip(&mut nanos) {
+                for turn in child.ask(&format!("load {how} {per_second} {depth}"))?.chunks_exact(3) {
+                    nanos.iter_mut().zip(turn).for_each(|(values, value)| values.push(*value));
+                }
+            }
+        }
+    }
+    for ((_, how, most), [without, again, with]) in WAYS.iter().zip(&nanos) {
+        let percent = |values: &[f64]| (ratio(values, without) - 1.0) * 100.0;
+        let what = format!("{per_second} events a second of both profiles, {frames} frames, {how}");
+        let row = Row::of(what, who, with, Unit::Nanos)
+            .against("the work alone", with, without, Unit::Nanos)
+            .notes(format!(
+                "{:+.2} % of the processor time; the work alone again (A/A) {:+.2} %; {} pairs",
+                percent(with),
+                percent(again),
+                with.len()
+            ));
+        table.add(match most {
+            Some(most) => row.within(&Limit::times(1.0 + most / 100.0), Measured::ratio(with, without)),
+            None => row,
+        });
+    }
     Ok(())
 }
 
 /// Nanoseconds for each event with the profile off and on; values at the same index are from the same round.
-#[derive(Default)]
 struct Flips {
     off: Vec<f64>,
     on: Vec<f64>,
@@ -78,9 +134,21 @@ struct Flips {
     by_process: Vec<f64>,
     /// The numbers of events recorded, and recorded badly.
     events: [f64; 2],
+    pace: Pace,
 }
 
 impl Flips {
+    fn new() -> Self {
+        Self {
+            off: vec![],
+            on: vec![],
+            frames: 0.0,
+            by_process: vec![],
+            events: [0.0; 2],
+            pace: Pace::by(Yardstick::Walk),
+        }
+    }
+
     fn measure(&mut self, child: &mut Child, case: &Case, rounds: usize) -> io::Result<()> {
         let Case { profile, rate, frames, count, .. } = case;
         let [depth, real] = child.numbers(&format!("depth {profile} {frames}"))?;
@@ -88,6 +156,7 @@ impl Flips {
         let before: [f64; 2] = child.numbers(&format!("events {profile}"))?;
         let first = self.off.len();
         for round in 0..rounds {
+            self.pace.measure(child)?;
             for step in 0..2 {
                 // The order alternates.
                 let on = (round + step) % 2 == 1;
@@ -118,7 +187,10 @@ impl Flips {
         .against("profile off", &self.on, &self.off, Unit::Nanos)
         .notes(format!("slowest way {}", Unit::Nanos.show(max(&self.by_process))));
         match case.budget {
-            Some(budget) => row.samples(self.events).keeps(budget, cost).anchor(case.anchor),
+            Some(budget) => row
+                .samples(self.events)
+                .keeps(budget, Measured::median(&self.by_process).at(&self.pace))
+                .anchor(case.anchor),
             None => row.anchor(case.anchor),
         }
     }

@@ -2,22 +2,26 @@
 //!
 //! Requests: `way NUMBER` (which functions the stack goes through), `depth PROFILE FRAMES` (answers the depth of
 //! recursion that gives a recorded stack of so many frames, and the frames that it really has), `at PROFILE RATE DEPTH
-//! COUNT` (answers ns for an event), `events PROFILE` (answers how many were recorded, and dropped).
+//! COUNT` (answers ns for an event), `load-depth FRAMES` (as `depth`, for `load`), `load HOW PER_SECOND DEPTH` (answers
+//! what `Load::nanos` returns), `events PROFILE` (answers how many were recorded, and dropped).
 
+mod load;
 #[path = "../recorded.rs"]
 mod recorded;
 
 use std::hint::black_box;
-use std::time::Instant;
 
 use rtprof_benches::descent::{at_depth, depth_for};
+use rtprof_benches::processor::Stopwatch;
 use rtprof_benches::serve::{Request, serve};
 use rtprof_profiler::contention::{block_event, mutex_event};
 
+use load::Load;
 use recorded::{Profile, dropped, set_rates};
 
 fn main() {
     let mut way = 0;
+    let load = Load::start();
     serve(|request| match request.word() {
         "way" => {
             way = request.number();
@@ -38,6 +42,11 @@ fn main() {
             let profile = profile(request);
             let (rate, depth) = (request.number(), request.number());
             vec![timed_at(way, profile, rate, depth, request.number())]
+        }
+        "load-depth" => load.depth_for(way, request.number()).to_vec(),
+        "load" => {
+            let (how, per_second) = (request.word(), request.number());
+            load.nanos(how, per_second, (way, request.number()))
         }
         "events" => vec![profile(request).events(), dropped()],
         other => panic!("unknown request {other}"),
@@ -69,9 +78,9 @@ fn timed_at(way: usize, profile: Profile, rate: usize, depth: usize, count: usiz
             Profile::Mutex => mutex_events,
         };
         events(count / 8);
-        let start = Instant::now();
+        let watch = Stopwatch::start();
         events(count);
-        nanos = start.elapsed().as_nanos() as f64 / count as f64;
+        nanos = watch.nanos_each(count);
         set_rates(0, 0);
     });
     black_box(nanos)

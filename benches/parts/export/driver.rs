@@ -3,11 +3,14 @@
 use std::io;
 
 use rtprof_benches::statistics::median;
+use rtprof_benches::yardstick::Yardstick;
 
 use crate::binaries::{Binaries, Build};
 use crate::budgets::EXPORT;
 use crate::child::Child;
 use crate::effort::Effort;
+use crate::limit::Measured;
+use crate::pace::Pace;
 use crate::table::{Row, Table, Unit};
 
 const FRAMES: usize = 30;
@@ -17,7 +20,7 @@ const LEFT: f64 = (4 << 20) as f64;
 /// Measures every number of records, cold and warm.
 pub(crate) fn measure(binaries: &Binaries, effort: &Effort, table: &mut Table) -> io::Result<()> {
     for &(count, processes) in effort.exports {
-        let mut runs = Runs::default();
+        let mut runs = Runs::new();
         for _ in 0..processes {
             runs.add(binaries, count, effort.warm_exports)?;
         }
@@ -26,19 +29,36 @@ pub(crate) fn measure(binaries: &Binaries, effort: &Effort, table: &mut Table) -
     Ok(())
 }
 
-#[derive(Default)]
+/// Milliseconds of processor time, and what else is known of the exports.
 struct Runs {
     cold: Vec<f64>,
     warm: Vec<f64>,
+    /// Milliseconds until the profile is there, of the exports after the first.
+    took: Vec<f64>,
     /// Bytes that the first export leaves behind: names, and the pages that the workspace keeps.
     kept: Vec<f64>,
     bytes: f64,
     records: f64,
     frames: f64,
     samples: [f64; 2],
+    pace: Pace,
 }
 
 impl Runs {
+    fn new() -> Self {
+        Self {
+            cold: vec![],
+            warm: vec![],
+            took: vec![],
+            kept: vec![],
+            bytes: 0.0,
+            records: 0.0,
+            frames: 0.0,
+            samples: [0.0; 2],
+            pace: Pace::by(Yardstick::Pair),
+        }
+    }
+
     /// Measures in a fresh process, whose first export has no symbols cached.
     fn add(&mut self, binaries: &Binaries, count: usize, warm: usize) -> io::Result<()> {
         let mut child = Child::start(&binaries.path(Build::Plain, "part-export"))?;
@@ -47,14 +67,16 @@ impl Runs {
             return Err(io::Error::other(format!("{count} stacks gave {} records", self.records)));
         }
         let [before] = child.numbers("resident")?;
-        let [millis, bytes] = child.numbers("write")?;
+        let [_, used, bytes] = child.numbers("write")?;
         let [after] = child.numbers("resident")?;
-        self.cold.push(millis);
+        self.cold.push(used);
         self.kept.push(after - before);
         self.bytes = bytes;
         for _ in 0..warm {
-            let [millis, _] = child.numbers("write")?;
-            self.warm.push(millis);
+            self.pace.measure(&mut child)?;
+            let [took, used, _] = child.numbers("write")?;
+            self.took.push(took);
+            self.warm.push(used);
         }
         self.samples = child.numbers("samples")?;
         Ok(())
@@ -72,9 +94,14 @@ impl Runs {
         };
         table.add(row("first", &self.cold));
         let mut warm = row("later", &self.warm);
+        warm.notes += &format!("; it takes {}", Unit::Millis.show(median(&self.took)));
         match count {
             1_000 => warm.notes += "; Go 2.74 ms, 5,959 B",
-            10_000 => warm = warm.keeps(&EXPORT, median(&self.warm)).anchor("Go 20.6 ms, 38,232 B"),
+            10_000 => {
+                warm = warm
+                    .keeps(&EXPORT, Measured::median(&self.warm).at(&self.pace))
+                    .anchor("Go 20.6 ms, 38,232 B")
+            }
             _ => (),
         }
         table.add(warm);

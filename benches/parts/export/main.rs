@@ -1,7 +1,8 @@
 //! The part for writing a heap profile with many records.
 //!
 //! Requests: `fill COUNT FRAMES` (keeps one sampled object alive on each of COUNT distinct stacks; answers the number
-//! of their records and the frames of one of them), `write` (answers milliseconds, bytes), `samples`, `resident`.
+//! of their records and the frames of one of them), `write` (answers
+//! milliseconds, those of processor time, and bytes), `samples`, `resident`.
 
 use std::alloc::{Layout, alloc, handle_alloc_error};
 use std::hint::black_box;
@@ -10,6 +11,7 @@ use std::time::Instant;
 
 use rtprof_benches::descent::{depth_for, on_distinct_stacks};
 use rtprof_benches::live_heap;
+use rtprof_benches::processor::Stopwatch;
 use rtprof_benches::serve::serve;
 use rtprof_runtime::counters::COUNTERS;
 
@@ -76,10 +78,10 @@ fn frames_of(size: usize) -> (usize, usize) {
 
 fn write() -> Vec<f64> {
     let mut sink = Counted(0);
-    let start = Instant::now();
+    let (start, watch) = (Instant::now(), Stopwatch::start());
     rtprof::pprof::write_heap_profile(&mut sink).expect("counting bytes does not fail");
     let millis = start.elapsed().as_secs_f64() * 1e3;
-    vec![millis, sink.0 as f64]
+    vec![millis, watch.elapsed().as_secs_f64() * 1e3, sink.0 as f64]
 }
 
 /// Counts bytes and drops them: the profile is measured, not a disk.

@@ -4,16 +4,23 @@ use std::io;
 use std::process::Command;
 use std::time::Instant;
 
-use rtprof_benches::statistics::{excess, median};
+use rtprof_benches::statistics::median;
+use rtprof_benches::yardstick::Yardstick;
 
 use crate::binaries::{Binaries, Build};
-use crate::budgets::STALL;
 use crate::child::Child;
 use crate::effort::Effort;
+use crate::limit::{Limit, Measured, Scale};
+use crate::pace::Pace;
+use crate::stall;
 use crate::table::{Row, Table, Unit};
 
 const FRAMES: usize = 10;
 const COUNTS: [usize; 3] = [10, 100, 1_000];
+
+/// The processor time of a snapshot of a thousand threads.
+const IN_HOOKS: Limit = Limit::of_time(Scale::Amount(Unit::Millis), 1.0, Yardstick::Walk);
+const ELSEWHERE: Limit = Limit::of_time(Scale::Amount(Unit::Millis), 60.0, Yardstick::SystemCall);
 
 /// How threads wait: the word of the request, and the text of the row.
 const KINDS: [(&str, &str); 2] = [("hooks", "in hooks"), ("kernel", "elsewhere, asked by signal")];
@@ -28,36 +35,34 @@ pub(crate) fn measure(binaries: &Binaries, effort: &Effort, table: &mut Table) -
             if waiting < count as f64 {
                 return Err(io::Error::other(format!("of {count} threads {waiting} have a whole stack")));
             }
-            let mut millis = vec![];
+            let (mut used, mut millis) = (vec![], vec![]);
+            // A stack of a thread in a hook is copied, the others are asked by a signal each.
+            let mut pace = Pace::by(if kind == "hooks" { Yardstick::Walk } else { Yardstick::SystemCall });
             for _ in 0..effort.snapshots {
-                let [took, _] = child.numbers("snapshot")?;
+                pace.measure(&mut child)?;
+                let [took, of_all, _] = child.numbers("snapshot")?;
                 millis.push(took);
+                used.push(of_all);
             }
-            let mut row = Row::of(what("goroutine profile"), "goroutine_profile", &millis, Unit::Millis)
-                .notes(format!("{:.1} µs a thread", median(&millis) * 1e3 / count as f64));
+            let mut row = Row::of(what("goroutine profile"), "CPU time", &used, Unit::Millis).notes(format!(
+                "{:.1} µs a thread; it takes {}",
+                median(&used) * 1e3 / count as f64,
+                Unit::Millis.show(median(&millis))
+            ));
             match (kind, count) {
                 ("hooks", 1_000) => {
-                    row = row.budget("≤ 1 ms", median(&millis) <= 1.0, "Go 0.7 ms (goroutines)")
+                    row = row
+                        .within(&IN_HOOKS, Measured::median(&used).at(&pace))
+                        .anchor("Go 0.7 ms (goroutines)");
                 }
-                ("kernel", 1_000) => row = row.budget("≤ 60 ms", median(&millis) <= 60.0, ""),
+                ("kernel", 1_000) => row = row.within(&ELSEWHERE, Measured::median(&used).at(&pace)),
                 _ => {}
             }
             table.add(row);
             let pauses = child.ask(&format!("stall {}", effort.snapshots))?;
             let (with, without): (Vec<f64>, Vec<f64>) =
                 pauses.chunks_exact(2).map(|pair| (pair[0], pair[1])).unzip();
-            let over = excess(&with, &without);
-            table.add(
-                Row::of(
-                    what("longest pause of a thread that runs"),
-                    "goroutine_profile",
-                    &with,
-                    Unit::Millis,
-                )
-                .against("as long without", &with, &without, Unit::Millis)
-                .keeps(&STALL, over)
-                .anchor("Go 0.14 to 0.17 ms"),
-            );
+            table.add(stall::row(what("longest pause of a thread that runs"), &with, &without));
             if kind == "kernel" && effort.peers {
                 debugger(&child, count, table)?;
             }

@@ -2,7 +2,7 @@
 //!
 //! Requests: `start KIND COUNT FRAMES` (threads that wait on stacks with so many frames of recursion: `hooks` in a
 //! channel of rtprof, `kernel` in one of std; answers the number of threads that have a whole stack), `snapshot`
-//! (answers milliseconds and records), `stall ROUNDS` (answers milliseconds for each round: the longest pause of a
+//! (answers milliseconds, those of processor time, and records), `stall ROUNDS` (answers milliseconds for each round: the longest pause of a
 //! running thread while snapshots are taken, and then in an equal time without snapshots).
 
 use std::hint::black_box;
@@ -10,6 +10,7 @@ use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 use rtprof_benches::descent::at_depth;
+use rtprof_benches::processor::used_by_all;
 use rtprof_benches::serve::serve;
 use rtprof_benches::stall::Watch;
 
@@ -23,9 +24,10 @@ fn main() {
     serve(|request| match request.word() {
         "start" => start(request.word(), request.number(), request.number()),
         "snapshot" => {
-            let started = Instant::now();
+            let (started, used) = (Instant::now(), used_by_all());
             let all = black_box(rtprof::goroutine_profile());
-            vec![started.elapsed().as_secs_f64() * 1e3, all.len() as f64]
+            let (took, used) = (started.elapsed(), used_by_all() - used);
+            vec![took.as_secs_f64() * 1e3, used.as_secs_f64() * 1e3, all.len() as f64]
         }
         "stall" => stall(request.number()),
         other => panic!("unknown request {other}"),

@@ -5,9 +5,9 @@
 
 use std::arch::asm;
 use std::hint::black_box;
-use std::time::Instant;
 
 use lock_api::{Mutex, RawMutex, RawRwLock, RwLock};
+use rtprof_benches::processor::Stopwatch;
 use rtprof_benches::serve::serve;
 
 fn main() {
@@ -143,9 +143,9 @@ fn timed<L: Lock>(copy: usize, count: usize) -> f64 {
     let lock = Line(L::new());
     let turns = copies::<L>()[copy];
     turns(&lock.0, count / 8);
-    let start = Instant::now();
+    let watch = Stopwatch::start();
     turns(black_box(&lock.0), count);
-    start.elapsed().as_nanos() as f64 / count as f64
+    watch.nanos_each(count)
 }
 
 /// Copies of the loop: four places within a cache line, four copies of each in other parts of memory.

@@ -5,11 +5,14 @@ use std::io;
 use rtprof_benches::churn::Shape;
 use rtprof_benches::sizes::Sizes;
 use rtprof_benches::statistics::{excess, max, median, min};
+use rtprof_benches::yardstick::Yardstick;
 
 use crate::binaries::{Binaries, Build};
 use crate::budgets::{self, Budget};
 use crate::child::Child;
 use crate::effort::Effort;
+use crate::limit::Measured;
+use crate::pace::Pace;
 use crate::table::{Row, Table, Unit};
 
 /// A build with its budgets for 10 and 32 frames.
@@ -77,7 +80,7 @@ const fn sparse(shape: Shape, sizes: Sizes, name: &'static str, anchor: &'static
 /// Measures all cases of both builds and adds their rows.
 pub(crate) fn measure(binaries: &Binaries, effort: &Effort, table: &mut Table) -> io::Result<()> {
     for side in &SIDES {
-        let mut results: [Flips; CASES.len()] = Default::default();
+        let mut results: [Flips; CASES.len()] = std::array::from_fn(|_| Flips::new());
         for way in 0..effort.parts {
             let mut child = Child::start(&binaries.path(side.build, "part-sample"))?;
             // The mode of a program that chooses none.
@@ -90,7 +93,9 @@ pub(crate) fn measure(binaries: &Binaries, effort: &Effort, table: &mut Table) -
         for (place, (case, result)) in CASES.iter().zip(&results).enumerate() {
             let row = result.row(case, side);
             table.add(match side.budgets.get(place) {
-                Some(&(budget, anchor)) => row.keeps(budget, result.cost(case)).anchor(anchor),
+                Some(&(budget, anchor)) => {
+                    row.keeps(budget, Measured::median(&result.by_process).at(&result.pace)).anchor(anchor)
+                }
                 None => row,
             });
         }
@@ -99,7 +104,6 @@ pub(crate) fn measure(binaries: &Binaries, effort: &Effort, table: &mut Table) -
 }
 
 /// Nanoseconds for each object with sampling off and on; values at the same index are from the same round.
-#[derive(Default)]
 struct Flips {
     off: Vec<f64>,
     on: Vec<f64>,
@@ -108,9 +112,21 @@ struct Flips {
     /// The cost of a sample in each process.
     by_process: Vec<f64>,
     samples: [f64; 2],
+    pace: Pace,
 }
 
 impl Flips {
+    fn new() -> Self {
+        Self {
+            off: vec![],
+            on: vec![],
+            frames: 0.0,
+            by_process: vec![],
+            samples: [0.0; 2],
+            pace: Pace::by(Yardstick::Walk),
+        }
+    }
+
     fn measure(&mut self, child: &mut Child, case: &Case, rounds: usize) -> io::Result<()> {
         let Case { frames, rate, shape, sizes, count, .. } = case;
         child.ask(&format!("coroutine {}", u8::from(case.on_coroutine)))?;
@@ -119,6 +135,7 @@ impl Flips {
         let before: [f64; 2] = child.numbers("samples")?;
         let first = self.off.len();
         for round in 0..rounds {
+            self.pace.measure(child)?;
             for step in 0..2 {
                 // The order alternates.
                 let on = (round + step) % 2 == 1;

@@ -4,11 +4,12 @@ use std::io;
 use std::time::Duration;
 
 use rtprof_benches::file_client::{Files, load};
-use rtprof_benches::statistics::{percentile, ratio};
+use rtprof_benches::statistics::percentile;
 
 use crate::binaries::{Binaries, Build};
 use crate::child::Child;
 use crate::effort::Effort;
+use crate::limit::{Limit, Measured};
 use crate::order::Order;
 use crate::table::{Row, Table, Unit};
 
@@ -187,7 +188,7 @@ fn add(table: &mut Table, what: &str, values: &Values, scale: f64, limits: &[(us
         let row = row.against(CONTENDERS[BASELINE].who, &nanos, &baseline, Unit::Nanos);
         let limit = limits.iter().find(|(whose, _)| *whose == place);
         table.add(match limit {
-            Some((_, most)) => row.budget(format!("≤ {most}×"), ratio(&nanos, &baseline) <= *most, ""),
+            Some((_, most)) => row.within(&Limit::times(*most), Measured::ratio(&nanos, &baseline)),
             None => row,
         });
     }

@@ -2,13 +2,17 @@
 
 use std::io;
 
-use rtprof_benches::statistics::{excess, median, ratio};
+use rtprof_benches::statistics::median;
+use rtprof_benches::yardstick::Yardstick;
 
 use crate::binaries::{Binaries, Build};
-use crate::budgets::{STALL, TASKS_10_000, TASKS_100_000};
+use crate::budgets::{TASKS_10_000, TASKS_100_000};
 use crate::child::Child;
 use crate::effort::Effort;
+use crate::limit::{Limit, Measured, Scale};
 use crate::order::Order;
+use crate::pace::Pace;
+use crate::stall;
 use crate::table::{Row, Table, Unit};
 
 /// Tasks followed by console-subscriber, in a separate program.
@@ -106,6 +110,7 @@ fn followed(
     let mut values = vec![vec![]; ways.len()];
     // Sums over all traces: events, their bytes in the buffers, and those in the file.
     let mut recorded = [0.0; 3];
+    let mut pace = Pace::by(Yardstick::Pair);
     for _ in 0..effort.parts {
         let mut ours = Child::start(&binaries.path(Build::Plain, "part-tasks"))?;
         let mut peer = match effort.peers {
@@ -114,6 +119,7 @@ fn followed(
         };
         let mut order = Order::of(ways.len());
         for _ in 0..effort.part_rounds {
+            pace.measure(&mut ours)?;
             for at in order.next_round() {
                 let (how, _) = ways[at];
                 if let Some(peer) = &mut peer
@@ -135,7 +141,8 @@ fn followed(
         let row = Row::of(format!("{}, {on}", work.what), *who, taken, Unit::Nanos);
         let against = |row: Row, way: usize| row.against(ways[way].1, taken, &values[way], Unit::Nanos);
         let held = |row: Row, way: usize, limit: f64| {
-            against(row, way).budget(format!("≤ {limit:.0} ns"), excess(taken, &values[way]) <= limit, "")
+            let limit = Limit::of_time(Scale::More(Unit::Nanos), limit, Yardstick::Pair);
+            against(row, way).within(&limit, Measured::excess(taken, &values[way]).at(&pace))
         };
         table.add(match *how {
             "plain" => row,
@@ -185,7 +192,7 @@ fn service(binaries: &Binaries, effort: &Effort, table: &mut Table) -> io::Resul
             table.add(match (at, which) {
                 (0, _) => row,
                 (_, "p99") if *traced == 1 => against(row)
-                    .budget("≤ 1.05×", ratio(&values[at], &values[0]) <= 1.05, "")
+                    .within(&Limit::times(1.05), Measured::ratio(&values[at], &values[0]))
                     .notes(format!("{:.1} events a request", events / requests)),
                 _ => against(row),
             });
@@ -197,29 +204,30 @@ fn service(binaries: &Binaries, effort: &Effort, table: &mut Table) -> io::Resul
 fn snapshots(binaries: &Binaries, effort: &Effort, count: usize, table: &mut Table) -> io::Result<()> {
     let what = |which: &str| format!("{which}, {count} tasks that wait");
     let mut child = Child::start(&binaries.path(Build::Plain, "part-tasks"))?;
-    let [cold, with_stacks] = child.numbers(&format!("start {count} {FRAMES}"))?;
-    let row = Row::of(what("the first goroutine profile"), "goroutine_profile", &[cold], Unit::Millis);
+    let [_, cold, with_stacks] = child.numbers(&format!("start {count} {FRAMES}"))?;
+    let row = Row::of(what("the first goroutine profile"), "CPU time", &[cold], Unit::Millis);
     table.add(row.notes(format!("{with_stacks} have a stack: tasks are polled for it")));
-    let mut millis = vec![];
+    let (mut used, mut millis) = (vec![], vec![]);
+    let mut pace = Pace::by(Yardstick::Pair);
     for _ in 0..effort.snapshots {
-        let [took, _] = child.numbers("snapshot")?;
+        pace.measure(&mut child)?;
+        let [took, of_all, _] = child.numbers("snapshot")?;
         millis.push(took);
+        used.push(of_all);
     }
-    let row = Row::of(what("goroutine profile"), "goroutine_profile", &millis, Unit::Millis)
-        .notes(format!("{:.0} ns a task", median(&millis) * 1e6 / count as f64));
+    let row = Row::of(what("goroutine profile"), "CPU time", &used, Unit::Millis).notes(format!(
+        "{:.0} ns a task; it takes {}",
+        median(&used) * 1e6 / count as f64,
+        Unit::Millis.show(median(&millis))
+    ));
+    let measured = Measured::median(&used).at(&pace);
     table.add(match count {
-        10_000 => row.keeps(&TASKS_10_000, median(&millis)).anchor("Go 7.2 ms"),
-        100_000 => row.keeps(&TASKS_100_000, median(&millis)).anchor("Go 66 ms"),
+        10_000 => row.keeps(&TASKS_10_000, measured).anchor("Go 7.2 ms"),
+        100_000 => row.keeps(&TASKS_100_000, measured).anchor("Go 66 ms"),
         _ => row,
     });
     let pauses = child.ask(&format!("stall {}", effort.snapshots))?;
     let (with, without): (Vec<f64>, Vec<f64>) = pauses.chunks_exact(2).map(|pair| (pair[0], pair[1])).unzip();
-    let over = excess(&with, &without);
-    table.add(
-        Row::of(what("longest pause of a task that runs"), "goroutine_profile", &with, Unit::Millis)
-            .against("as long without", &with, &without, Unit::Millis)
-            .keeps(&STALL, over)
-            .anchor("Go 0.14 to 0.17 ms"),
-    );
+    table.add(stall::row(what("longest pause of a task that runs"), &with, &without));
     Ok(())
 }

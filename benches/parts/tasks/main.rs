@@ -3,7 +3,8 @@
 //! Requests: `work RUNTIME WORK HOW COUNT` (answers nanoseconds for a task or poll, and for a trace the events, their
 //! bytes in the buffers and those in the file; HOW is `plain`, `off`, `on` with stacks captured at each await, `block`
 //! with waits sampled one in 10 microseconds, or `traced`), `start COUNT FRAMES` (tasks that wait, with so many frames
-//! of recursion; answers milliseconds and stacks of the first snapshot), `snapshot` (answers milliseconds and records),
+//! of recursion; answers milliseconds, those of processor time, and stacks of the first snapshot), `snapshot` (answers
+//! the same, and records),
 //! `stall ROUNDS` (answers milliseconds for each round: the longest pause of a running task while snapshots are taken,
 //! and then in an equal time without snapshots), `service TRACED MILLIS` (sends requests to a service for so long,
 //! while a trace is recorded if TRACED is not 0; answers what `service.rs` measures, and the events).
@@ -19,6 +20,7 @@ use std::time::{Duration, Instant};
 use rtprof::GoroutineKind;
 use rtprof::task::{AwaitStacks, Instrument, instrument, set_await_stacks};
 use rtprof_benches::async_work::{Plain, Spawn, Work, runtime};
+use rtprof_benches::processor::used_by_all;
 use rtprof_benches::serve::{Request, serve};
 use rtprof_benches::stall::Watch;
 use service::Service;
@@ -139,12 +141,14 @@ fn start(runtime: &Runtime, count: usize, frames: usize) -> Vec<f64> {
     snapshot(|task| task.name == "waits" && task.stack().len() > frames).to_vec()
 }
 
-/// Takes a snapshot. Returns milliseconds, and the number of records that are `counted`.
-fn snapshot(counted: impl Fn(&rtprof::GoroutineRecord) -> bool) -> [f64; 2] {
-    let started = Instant::now();
+/// Takes a snapshot. Returns milliseconds, those of the processor time of all threads, and the number of records that
+/// are `counted`.
+fn snapshot(counted: impl Fn(&rtprof::GoroutineRecord) -> bool) -> [f64; 3] {
+    let (started, used) = (Instant::now(), used_by_all());
     let all = black_box(rtprof::goroutine_profile());
-    let took = started.elapsed();
-    [took.as_secs_f64() * 1e3, all.iter().filter(|record| counted(record)).count() as f64]
+    let (took, used) = (started.elapsed(), used_by_all() - used);
+    let counted = all.iter().filter(|record| counted(record)).count();
+    [took.as_secs_f64() * 1e3, used.as_secs_f64() * 1e3, counted as f64]
 }
 
 fn stall(runtime: &Runtime, rounds: usize) -> Vec<f64> {

@@ -2,10 +2,11 @@
 
 use std::hint::black_box;
 use std::sync::{Arc, Barrier, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rtprof::trace::{Region, log, start_region, with_region};
 use rtprof_benches::descent::{at_depth, depth_for};
+use rtprof_benches::processor::Stopwatch;
 use rtprof_benches::team::Placement;
 use rtprof_tracer::drain;
 use rtprof_tracer::generation::Tables;
@@ -123,7 +124,7 @@ fn on_stack(kind: Kind, (way, depth): (usize, usize), count: usize, together: &B
 
 #[inline(never)]
 fn goals(count: usize) -> Duration {
-    let start = Instant::now();
+    let start = Stopwatch::start();
     for bytes in 0..count {
         // The number takes as many bytes as that of a real goal, about a gigabyte.
         rtprof::set_heap_goal(black_box((1 << 30) + bytes as u64));
@@ -133,7 +134,7 @@ fn goals(count: usize) -> Duration {
 
 #[inline(never)]
 fn logs(count: usize) -> Duration {
-    let start = Instant::now();
+    let start = Stopwatch::start();
     for _ in 0..count {
         log(black_box("request"), black_box("GET /debug/pprof/heap?ab"));
     }
@@ -142,7 +143,7 @@ fn logs(count: usize) -> Duration {
 
 #[inline(never)]
 fn pairs(count: usize) -> Duration {
-    let start = Instant::now();
+    let start = Stopwatch::start();
     for _ in 0..count {
         with_region(black_box("step"), || black_box(()));
     }
@@ -171,16 +172,16 @@ fn in_batches(count: usize) -> (Duration, Duration) {
     while left > 0 {
         let batch = left.min(BATCH);
         left -= batch;
-        let start = Instant::now();
+        let start = Stopwatch::start();
         for _ in 0..batch {
             regions.push(start_region(black_box("step")));
         }
-        let middle = Instant::now();
+        let begun = start.elapsed();
         while let Some(region) = regions.pop() {
             drop(region);
         }
-        ending += middle.elapsed();
-        beginning += middle - start;
+        ending += start.elapsed() - begun;
+        beginning += begun;
     }
     (beginning, ending)
 }

@@ -2,9 +2,9 @@
 
 use std::arch::asm;
 use std::hint::black_box;
-use std::time::Instant;
 
 use rtprof::trace::{self, WaitKind};
+use rtprof_benches::processor::Stopwatch;
 
 /// A call that is measured in a loop.
 trait Hook {
@@ -59,9 +59,9 @@ pub(crate) fn of(hook: &str) -> Turns {
 fn timed<H: Hook>(copy: usize, count: usize) -> f64 {
     let turns = copies::<H>()[copy];
     turns(count / 8);
-    let start = Instant::now();
+    let watch = Stopwatch::start();
     turns(count);
-    start.elapsed().as_nanos() as f64 / count as f64
+    watch.nanos_each(count)
 }
 
 /// Returns two copies of the loop at each of four places within a cache line: as for locks, the place of a loop this

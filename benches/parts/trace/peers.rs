@@ -7,10 +7,11 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fastrace::collector::{Config, Reporter, SpanRecord};
 use fastrace::prelude::{LocalSpan, Span, SpanContext};
+use rtprof_benches::processor::Stopwatch;
 use rtprof_benches::serve::serve;
 use tracing_subscriber::layer::SubscriberExt;
 
@@ -35,9 +36,9 @@ fn main() {
             };
             let count = request.number();
             spans(count / 8);
-            let start = Instant::now();
+            let watch = Stopwatch::start();
             spans(count);
-            let nanos = start.elapsed().as_nanos() as f64 / count as f64;
+            let nanos = watch.nanos_each(count);
             // The next contender has the machine to itself.
             fastrace::flush();
             taken.settle();

@@ -11,6 +11,8 @@
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
+use rtprof_benches::written::rows;
+
 /// How many times as long a slower operation takes, at least.
 const FACTOR: f64 = 1.4;
 
@@ -82,12 +84,7 @@ fn excess((before, unit): &(f64, String), (after, other): &(f64, String)) -> Opt
 
 /// Reads the minima of a table. Rows without one, as those of peers that were left out, are left out.
 fn minima(table: &str) -> Minima {
-    let row = |line: &str| {
-        let cells: Vec<&str> = line.strip_prefix('|')?.split('|').map(str::trim).collect();
-        let (value, unit) = cells.get(3)?.split_once(' ')?;
-        Some(((cells[0].to_owned(), cells[1].to_owned()), (value.parse().ok()?, unit.to_owned())))
-    };
-    table.lines().filter_map(row).collect()
+    rows(table).into_iter().filter_map(|(key, row)| Some((key, row.min?))).collect()
 }
 
 #[cfg(test)]

@@ -2,11 +2,10 @@
 
 use std::io;
 
-use rtprof_benches::statistics::ratio;
-
 use super::{ALL, BASELINE, CONTENDERS, Children, OFF, TRACE, USUAL, Values};
 use crate::binaries::{Binaries, workspace};
 use crate::effort::Effort;
+use crate::limit::{Limit, Measured};
 use crate::order::Order;
 use crate::table::{Row, Table, Unit};
 
@@ -126,8 +125,7 @@ impl Figure {
         let row = row.against(CONTENDERS[BASELINE].who, &values[place], &values[BASELINE], self.unit);
         match self.budget {
             Some((most, whose)) if whose.contains(&place) => {
-                let times = ratio(&values[place], &values[BASELINE]);
-                row.budget(format!("≤ {most}×"), times <= most, "")
+                row.within(&Limit::times(most), Measured::ratio(&values[place], &values[BASELINE]))
             }
             _ => row,
         }

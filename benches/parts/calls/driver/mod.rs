@@ -23,7 +23,6 @@ struct Contender {
 
 /// Indices in [`CONTENDERS`].
 const BASELINE: usize = 0;
-const AGAIN: usize = 1;
 const OFF: usize = 2;
 const USUAL: usize = 3;
 const ALL: usize = 4;

@@ -3,12 +3,15 @@
 use std::io;
 
 use rtprof_benches::statistics::{excess, max, median, min, ratio};
+use rtprof_benches::yardstick::Yardstick;
 
 use crate::binaries::{Binaries, Build};
 use crate::budgets::{Budget, TRACE_PLAIN, TRACE_STACK};
 use crate::child::Child;
 use crate::effort::Effort;
+use crate::limit::Measured;
 use crate::order::Order;
+use crate::pace::Pace;
 use crate::table::{Row, Table, Unit};
 
 /// Events, or spans, in a measurement: about a millisecond.
@@ -72,15 +75,16 @@ const PEERS: [(&str, &str, &str); 4] = [
 pub(super) fn measure(binaries: &Binaries, effort: &Effort, table: &mut Table) -> io::Result<()> {
     for (build, who) in BUILDS {
         let mut results: [Costs; CASES.len()] = Default::default();
+        let mut pace = Pace::by(Yardstick::Walk);
         for way in 0..effort.trace_processes {
             let mut child = Child::start(&binaries.path(build, "part-trace"))?;
-            process(&mut child, way, effort.trace_rounds, &CASES, &mut results)?;
+            process(&mut child, way, effort.trace_rounds, &CASES, &mut results, &mut pace)?;
         }
         for (place, case) in CASES.iter().enumerate() {
             // Without frame pointers only the stacks differ.
             if build == Build::Plain || case.frames > 0 {
                 let alone = (case.threads > 1).then(|| &results[place - 1]);
-                table.add(results[place].row(case, who, alone));
+                table.add(results[place].row(case, who, alone, &pace));
             }
         }
     }
@@ -104,6 +108,7 @@ fn process(
     rounds: usize,
     cases: &[Case],
     results: &mut [Costs],
+    pace: &mut Pace,
 ) -> io::Result<()> {
     let mut requests = vec![];
     for (case, costs) in cases.iter().zip(&mut *results) {
@@ -117,6 +122,7 @@ fn process(
     let mut order = Order::of(cases.len());
     let mut all = |child: &mut Child, of: fn(&mut Costs) -> &mut Vec<f64>| -> io::Result<()> {
         for _ in 0..rounds {
+            pace.measure(child)?;
             for place in order.next_round() {
                 let [nanos] = child.numbers(&requests[place])?;
                 of(&mut results[place]).push(nanos);
@@ -152,7 +158,7 @@ fn end(child: &mut Child) -> io::Result<()> {
 }
 
 impl Costs {
-    fn row(&self, case: &Case, who: &str, alone: Option<&Self>) -> Row {
+    fn row(&self, case: &Case, who: &str, alone: Option<&Self>, pace: &Pace) -> Row {
         let cost = median(&self.by_process);
         let what = match (self.frames, case.threads) {
             (0.0, 1) => format!("{}, no stack", case.name),
@@ -173,7 +179,9 @@ impl Costs {
         };
         let row = row.notes(format!("slowest way {}", Unit::Nanos.show(max(&self.by_process))));
         match case.budget {
-            Some(budget) => row.keeps(budget, cost).anchor(case.anchor),
+            Some(budget) => {
+                row.keeps(budget, Measured::median(&self.by_process).at(pace)).anchor(case.anchor)
+            }
             None => row.anchor(case.anchor),
         }
     }
@@ -185,6 +193,7 @@ fn spans(binaries: &Binaries, effort: &Effort, table: &mut Table) -> io::Result<
     // Our own spans are measured twice: the second is the control.
     let mut nanos: Vec<Vec<f64>> = vec![vec![]; 2 + peers.len()];
     let mut frames = 0.0;
+    let mut pace = Pace::by(Yardstick::Walk);
     let mut order = Order::of(nanos.len());
     for way in 0..effort.trace_processes {
         let mut ours = Child::start(&binaries.path(Build::Plain, "part-trace"))?;
@@ -196,6 +205,7 @@ fn spans(binaries: &Binaries, effort: &Effort, table: &mut Table) -> io::Result<
             _ => Some(Child::start(&binaries.path(Build::Plain, "part-trace-peers"))?),
         };
         for _ in 0..effort.trace_rounds {
+            pace.measure(&mut ours)?;
             for place in order.next_round() {
                 let [value] = match (place, &mut theirs) {
                     (2.., Some(theirs)) => theirs.numbers(&format!("span {} {COUNT}", peers[place - 2].0))?,
@@ -223,7 +233,7 @@ fn spans(binaries: &Binaries, effort: &Effort, table: &mut Table) -> io::Result<
             _ => row.notes(slower(ratio(values, &nanos[0]))).beside(
                 &TRACE_PLAIN,
                 who.split(',').next().unwrap_or(who),
-                median(values) / 2.0,
+                Measured::median(values).times(0.5).at(&pace),
             ),
         });
     }

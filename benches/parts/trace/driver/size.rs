@@ -62,7 +62,7 @@ pub(super) fn measure(binaries: &Binaries, _: &Effort, table: &mut Table) -> io:
         let (each, in_buffers) = row("in the buffers", recorded);
         table.add(match case.name {
             "logs of 24 bytes" => in_buffers,
-            _ => in_buffers.budget(TRACE_BYTES.show_limit(), TRACE_BYTES.is_met(each), ""),
+            _ => in_buffers.within(&TRACE_BYTES.limit, each),
         });
         let (each, in_file) = row("in the file, for one in the buffers", bytes);
         table.add(match case.is_compact {

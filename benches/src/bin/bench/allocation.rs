@@ -4,13 +4,16 @@ use std::io;
 
 use rtprof_benches::churn::Shape;
 use rtprof_benches::sizes::Sizes;
-use rtprof_benches::statistics::{excess, median, ratio};
+use rtprof_benches::statistics::{excess, median};
+use rtprof_benches::yardstick::Yardstick;
 
 use crate::binaries::{Binaries, Build};
 use crate::budgets;
 use crate::child::Child;
 use crate::effort::Effort;
+use crate::limit::Measured;
 use crate::order::Order;
+use crate::pace::Pace;
 use crate::table::{Row, Table, Unit};
 
 /// A contender: a binary, and its setup.
@@ -113,6 +116,8 @@ struct Results<'a> {
     /// By case, by contender: samples taken and dropped.
     samples: Vec<Vec<[f64; 2]>>,
     order: Order,
+    /// By case.
+    paces: Vec<Pace>,
 }
 
 impl<'a> Results<'a> {
@@ -123,6 +128,7 @@ impl<'a> Results<'a> {
             nanos: vec![vec![vec![]; count]; CASES.len()],
             samples: vec![vec![[0.0; 2]; count]; CASES.len()],
             order: Order::of(count),
+            paces: CASES.iter().map(|_| Pace::by(Yardstick::Pair)).collect(),
         }
     }
 
@@ -155,6 +161,7 @@ impl<'a> Results<'a> {
     /// Measures one case, once with each contender.
     fn round(&mut self, number: usize, children: &mut [Child]) -> io::Result<()> {
         let case = &CASES[number];
+        self.paces[number].measure(&mut children[0])?;
         for place in self.order.next_round() {
             let count = if self.contenders[place].slow { case.count / 100 } else { case.count };
             let (shape, sizes) = (case.shape.word(), case.sizes.word());
@@ -203,7 +210,8 @@ impl<'a> Results<'a> {
     /// replace System.
     fn of_budget(&self, number: usize, case: &Case, contender: &Contender, row: Row) -> Row {
         let (nanos, system) = (self.of(number, contender.name), self.of(number, NONE));
-        let (times, more) = (ratio(nanos, system), excess(nanos, system));
+        let times = Measured::ratio(nanos, system);
+        let more = Measured::excess(nanos, system).at(&self.paces[number]);
         match (contender.name, case.shape, case.sizes) {
             (RTPROF, Shape::Pair, Sizes::Fixed(64)) => row
                 .keeps(&budgets::PAIR_TIMES, times)
@@ -223,9 +231,9 @@ impl<'a> Results<'a> {
     /// Returns the row of what rtprof adds to jemalloc, as a share of what jemalloc's own profiler adds.
     fn added_to_jemalloc(&self, number: usize, case: &Case) -> Row {
         let plain = self.of(number, JEMALLOC);
-        let ours = excess(self.of(number, JEMALLOC_RTPROF), plain);
-        let theirs = excess(self.of(number, JEMALLOC_PROFILING), plain);
-        let share = ours / theirs;
+        let ours = Measured::excess(self.of(number, JEMALLOC_RTPROF), plain);
+        let theirs = Measured::excess(self.of(number, JEMALLOC_PROFILING), plain);
+        let share = ours.per(theirs);
         let anchor = match (case.shape, case.sizes) {
             (Shape::Pair, Sizes::Fixed(64)) => "jemalloc 5.6 → 11.6 ns",
             (Shape::Ring, _) => "jemalloc 10.1 → 15.8 ns",
@@ -234,15 +242,15 @@ impl<'a> Results<'a> {
         Row {
             what: case.name.to_owned(),
             who: "added by rtprof / by jemalloc's profiler".to_owned(),
-            median: format!("{} / {}", Unit::Nanos.show(ours), Unit::Nanos.show(theirs)),
+            median: format!("{} / {}", Unit::Nanos.show(ours.value), Unit::Nanos.show(theirs.value)),
             notes: format!("to {}", Unit::Nanos.show(median(plain))),
-            ratio: format!("{share:.3}"),
+            ratio: format!("{:.3}", share.value),
             against: JEMALLOC_PROFILING.to_owned(),
             ..Row::default()
         }
         .anchor(anchor)
         // If the difference of theirs is lost in noise, nothing can be said.
-        .keeps(&budgets::JEMALLOC, if theirs > 0.0 { share * 100.0 } else { f64::INFINITY })
+        .keeps(&budgets::JEMALLOC, if theirs.value > 0.0 { share.times(100.0) } else { f64::INFINITY.into() })
         .beside(&budgets::JEMALLOC, "jemalloc's own profiler", 100.0)
     }
 }

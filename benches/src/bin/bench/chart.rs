@@ -7,6 +7,7 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use rtprof_benches::statistics::max;
+use rtprof_benches::written::Verdict;
 
 use crate::report::Band;
 
@@ -25,6 +26,7 @@ const INK: RGBColor = RGBColor(0x24, 0x29, 0x2f);
 const GREY: RGBColor = RGBColor(0x6e, 0x77, 0x81);
 const WITHIN: RGBColor = RGBColor(0x1a, 0x7f, 0x37);
 const BEYOND: RGBColor = RGBColor(0xcf, 0x22, 0x2e);
+const BETWEEN: RGBColor = RGBColor(0xbf, 0x87, 0x00);
 
 type Plane = Cartesian2d<LogCoord<f64>, RangedCoordf64>;
 
@@ -74,27 +76,32 @@ fn plot<'a>(
     for (place, band) in bands.iter().enumerate() {
         let middle = place as f64 + 0.5;
         let budget = band.budget;
-        let name = format!("{}, {}", budget.what, budget.show_limit());
+        let name = format!("{}, {}", budget.what, budget.limit.show_amount());
         plane.draw(
             &(EmptyElement::at((AXIS.start, middle))
                 + Text::new(name, (-14, 0), text(13, &INK, HPos::Right))),
         )?;
         for (number, other) in band.others.iter().enumerate() {
-            for value in &other.values {
-                let at = (on_axis(budget.share(*value)), middle);
+            let shares: Vec<f64> = other.values.iter().map(|value| budget.limit.share(*value)).collect();
+            for share in &shares {
+                let at = (on_axis(*share), middle);
                 plane.draw(&Circle::new(at, 4, GREY.stroke_width(1)))?;
             }
             // Names of neighbours stand above and below in turns.
             let aside = if number % 2 == 0 { 10 } else { -10 };
             let name = format!("{}{}", other.name, if other.is_now { "" } else { "*" });
-            let at = (on_axis(budget.share(max(&other.values))), middle);
+            let at = (on_axis(max(&shares)), middle);
             plane
                 .draw(&(EmptyElement::at(at) + Text::new(name, (0, aside), text(11, &GREY, HPos::Center))))?;
         }
         for (_, value) in &band.ours {
-            let colour = if budget.is_met(*value) { WITHIN } else { BEYOND };
+            let colour = match budget.limit.verdict(*value) {
+                Verdict::Met => WITHIN,
+                Verdict::NotMet => BEYOND,
+                Verdict::Unclear => BETWEEN,
+            };
             plane.draw(&Circle::new(
-                (on_axis(budget.share(*value)), middle),
+                (on_axis(budget.limit.share(*value)), middle),
                 5,
                 colour.mix(0.75).filled(),
             ))?;

@@ -14,6 +14,9 @@ pub(crate) struct Effort {
     /// Processes for the parts that compare within one process, and rounds in each.
     pub(crate) parts: usize,
     pub(crate) part_rounds: usize,
+    /// Processes with events at a steady pace, and rounds in each.
+    pub(crate) load_processes: usize,
+    pub(crate) load_rounds: usize,
     /// Processes for uncontended locks, and rounds in each for every copy of the loop.
     pub(crate) lock_processes: usize,
     pub(crate) lock_rounds: usize,
@@ -23,7 +26,8 @@ pub(crate) struct Effort {
     /// Processes whose calls are measured with and without recorded waits, and rounds in each.
     pub(crate) interpose_processes: usize,
     pub(crate) interpose_rounds: usize,
-    /// Kinds of build of each service, processes of each, rounds in each, and milliseconds of load in one.
+    /// Kinds of build of each service, processes of each, rounds in each, and milliseconds of load in one. Many processes:
+    /// those of one build differ by up to a tenth, by the places of their pages in memory.
     pub(crate) adopter_builds: usize,
     pub(crate) adopter_processes: usize,
     pub(crate) adopter_rounds: usize,
@@ -41,6 +45,8 @@ pub(crate) struct Effort {
     /// Rounds of a service's requests, with and without a server beside it, and seconds of each.
     pub(crate) http_rounds: usize,
     pub(crate) http_seconds: usize,
+    /// Seconds in which a busy program's server rests, until its answers have their share of a core again.
+    pub(crate) http_rest: u64,
     /// Scrapes after the first.
     pub(crate) scrapes: usize,
     /// Seconds of a storm of clients.
@@ -76,6 +82,8 @@ impl Effort {
         rounds: 50,
         parts: 20,
         part_rounds: 15,
+        load_processes: 4,
+        load_rounds: 5,
         lock_processes: 5,
         lock_rounds: 4,
         wait_processes: 7,
@@ -83,9 +91,9 @@ impl Effort {
         interpose_processes: 5,
         interpose_rounds: 10,
         adopter_builds: 2,
-        adopter_processes: 3,
-        adopter_rounds: 10,
-        adopter_millis: 400,
+        adopter_processes: 30,
+        adopter_rounds: 1,
+        adopter_millis: 200,
         exports: &[(1_000, 7), (10_000, 7), (100_000, 5)],
         warm_exports: 12,
         snapshots: 60,
@@ -93,6 +101,7 @@ impl Effort {
         heaps: 5,
         http_rounds: 5,
         http_seconds: 4,
+        http_rest: 60,
         scrapes: 20,
         storm_seconds: 60,
         trace_processes: 8,
@@ -118,6 +127,8 @@ impl Effort {
         rounds: 12,
         parts: 3,
         part_rounds: 7,
+        load_processes: 1,
+        load_rounds: 1,
         lock_processes: 2,
         lock_rounds: 1,
         wait_processes: 2,
@@ -135,6 +146,7 @@ impl Effort {
         heaps: 1,
         http_rounds: 1,
         http_seconds: 2,
+        http_rest: 3,
         scrapes: 3,
         storm_seconds: 4,
         trace_processes: 2,

@@ -27,13 +27,16 @@ mod goroutines;
 mod http;
 #[path = "../../../parts/calls/driver/mod.rs"]
 mod interpose;
+mod limit;
 mod machine;
 mod order;
+mod pace;
 mod report;
 #[path = "../../../parts/sample/driver.rs"]
 mod sample;
 #[path = "../../../parts/service/driver.rs"]
 mod service;
+mod stall;
 mod table;
 #[path = "../../../parts/tasks/driver.rs"]
 mod tasks;

@@ -6,9 +6,11 @@ use std::io;
 use std::path::Path;
 
 use rtprof_benches::statistics::{max, min};
+use rtprof_benches::written::Verdict;
 
 use crate::budgets::{ALL, Budget};
 use crate::chart;
+use crate::limit::Measured;
 use crate::table::{Row, Table};
 
 /// Writes `budgets.md`, `budgets.svg` and `table.md` into a directory, which is created.
@@ -24,14 +26,14 @@ pub(crate) fn write(directory: &Path, machine: &str, table: &Table) -> io::Resul
 pub(crate) struct Band<'a> {
     pub(crate) budget: &'static Budget,
     /// rtprof's rows, and their values.
-    pub(crate) ours: Vec<(&'a Row, f64)>,
+    pub(crate) ours: Vec<(&'a Row, Measured)>,
     pub(crate) others: Vec<Other>,
 }
 
 /// What another project takes.
 pub(crate) struct Other {
     pub(crate) name: &'static str,
-    pub(crate) values: Vec<f64>,
+    pub(crate) values: Vec<Measured>,
     /// Whether it was measured in the same run.
     pub(crate) is_now: bool,
 }
@@ -39,7 +41,8 @@ pub(crate) struct Other {
 impl Other {
     /// Formats the values, or their range.
     fn show(&self, budget: &Budget) -> String {
-        let [least, most] = [min(&self.values), max(&self.values)].map(|value| budget.show(value));
+        let values: Vec<f64> = self.values.iter().map(|measured| measured.value).collect();
+        let [least, most] = [min(&values), max(&values)].map(|value| budget.limit.show(value.into()));
         let range = if least == most { least } else { format!("{least} to {most}") };
         format!("{}: {range}{}", self.name, if self.is_now { "" } else { "\\*" })
     }
@@ -51,37 +54,43 @@ impl<'a> Band<'a> {
         for row in table.rows() {
             for figure in row.figures.iter().filter(|figure| std::ptr::eq(figure.budget, budget)) {
                 match figure.other {
-                    Some(name) => band.add(name, figure.value, true),
-                    None => band.ours.push((row, figure.value)),
+                    Some(name) => band.add(name, figure.measured, true),
+                    None => band.ours.push((row, figure.measured)),
                 }
             }
         }
         for &(name, value) in budget.elsewhere {
-            band.add(name, value, false);
+            band.add(name, value.into(), false);
         }
         band
     }
 
-    fn add(&mut self, name: &'static str, value: f64, is_now: bool) {
+    fn add(&mut self, name: &'static str, measured: Measured, is_now: bool) {
         match self.others.iter_mut().find(|other| other.name == name && other.is_now == is_now) {
-            Some(other) => other.values.push(value),
-            None => self.others.push(Other { name, values: vec![value], is_now }),
+            Some(other) => other.values.push(measured),
+            None => self.others.push(Other { name, values: vec![measured], is_now }),
         }
     }
 }
 
 fn page(bands: &[Band<'_>], machine: &str) -> String {
-    let values = || bands.iter().flat_map(|band| band.ours.iter().map(|(_, value)| (band.budget, *value)));
-    let met = values().filter(|(budget, value)| budget.is_met(*value)).count();
+    let values =
+        || bands.iter().flat_map(|band| band.ours.iter().map(|(_, value)| (band.budget.limit, *value)));
+    let count = |verdict| values().filter(|(limit, value)| limit.verdict(*value) == verdict).count();
     let mut page = format!(
         "# Budgets\n\n\
-        {met} of {} measurements are within their budgets.\n\n\
+        Of {} measurements {} are within their budgets, {} are not, and {} are unclear.\n\n\
         ![The share of each budget that is used up](budgets.svg)\n\n\
         A budget is used up at 100 %. Of a multiple, the part above 1 counts, and of the samples that must arrive, those \
-        that are missing. docs/benchmarks.md has the reasons where a budget is not met. Figures of others with a star \
+        that are missing. A time is judged by a yardstick that is measured in the same rounds, and the limit in ns or \
+        ms is for the machine on which it was set. A budget is unclear if the value was above it in some tenths of the run \
+        and below it in others. docs/benchmarks.md has the reasons where a budget is not met. Figures of others with a star \
         come from another time and a machine of the same kind, all other figures from this run:\n\n{machine}\n\
         | budget | limit | case | measured | used | others |\n|---|---|---|---|---|---|\n",
         values().count(),
+        count(Verdict::Met),
+        count(Verdict::NotMet),
+        count(Verdict::Unclear),
     );
     for band in bands {
         let Band { budget, ours, others } = band;
@@ -91,15 +100,21 @@ fn page(bands: &[Band<'_>], machine: &str) -> String {
                 page,
                 "| {} | {} | not measured: part `{}` | | | {} |",
                 budget.what,
-                budget.show_limit(),
+                budget.limit.show_limit(),
                 budget.part,
                 others
             );
         }
-        let mut begins = (budget.what, budget.show_limit());
+        let mut begins = (budget.what, budget.limit.show_limit());
         for (row, value) in ours {
-            let used = format!("{:.0} %", budget.share(*value) * 100.0);
-            let used = if budget.is_met(*value) { used } else { format!("**{used}**") };
+            let limit = &budget.limit;
+            let used = format!("{:.0} %", limit.share(*value) * 100.0);
+            let used = match limit.verdict(*value) {
+                Verdict::Met => used,
+                Verdict::NotMet => format!("**{used}**"),
+                Verdict::Unclear => format!("{used}, unclear"),
+            };
+            let shown = format!("{}, {}", limit.show(*value), limit.show_yardsticks(*value));
             let _ = writeln!(
                 page,
                 "| {} | {} | {}; {} | {} | {used} | {} |",
@@ -107,7 +122,7 @@ fn page(bands: &[Band<'_>], machine: &str) -> String {
                 begins.1,
                 row.what,
                 row.who,
-                budget.show(*value),
+                shown.trim_end_matches(", "),
                 std::mem::take(&mut others)
             );
             begins = ("", String::new());
@@ -131,7 +146,10 @@ mod tests {
         let bands: Vec<Band<'_>> = ALL.iter().map(|budget| Band::of(budget, &table)).collect();
         let page = page(&bands, "- CPU: of a test\n");
         let line = |of: &str| page.lines().find(|line| line.contains(of)).unwrap_or_else(|| panic!("{page}"));
-        assert!(page.contains("1 of 2 measurements are within their budgets"), "{page}");
+        assert!(
+            page.contains("Of 2 measurements 1 are within their budgets, 1 are not, and 0 are unclear"),
+            "{page}"
+        );
         let more = line("≤ +2 ns");
         assert!(more.contains("pairs; ours | +1.0 ns | 50 % | dhat: +1300 ns to +1320 ns |"), "{more}");
         assert!(line("≤ 1.15×").contains("1.300× | **200 %** |"), "{page}");

@@ -3,23 +3,24 @@
 use std::fmt;
 
 use rtprof_benches::statistics::{excess, median, min, ratio};
+use rtprof_benches::written::Verdict;
 
 use crate::budgets::Budget;
+use crate::limit::{Limit, Measured};
 
-/// A limit, and whether the measurement keeps it.
+/// The limits of a row, and what the measurement says of them.
 #[derive(Clone)]
-pub(crate) struct Verdict {
-    /// The limit as a reader sees it.
-    pub(crate) limit: String,
-    /// Whether the measurement keeps it.
-    pub(crate) met: bool,
+pub(crate) struct Judgement {
+    /// The limits as a reader sees them.
+    pub(crate) limits: String,
+    pub(crate) verdict: Verdict,
 }
 
 /// A value of a budget's quantity, for the report.
 #[derive(Clone)]
 pub(crate) struct Figure {
     pub(crate) budget: &'static Budget,
-    pub(crate) value: f64,
+    pub(crate) measured: Measured,
     /// The project, if it is not rtprof.
     pub(crate) other: Option<&'static str>,
 }
@@ -41,7 +42,9 @@ pub(crate) struct Row {
     pub(crate) against: String,
     /// Samples taken, and dropped.
     pub(crate) samples: String,
-    pub(crate) verdict: Option<Verdict>,
+    /// The number of yardsticks by which a time is judged.
+    pub(crate) yardsticks: String,
+    pub(crate) judgement: Option<Judgement>,
     pub(crate) figures: Vec<Figure>,
     /// The cost of the same elsewhere, from an earlier measurement.
     pub(crate) anchor: &'static str,
@@ -68,6 +71,15 @@ impl Unit {
             Self::Bytes => "B",
             Self::MebiBytes => "MiB",
             Self::Percent => "%",
+        }
+    }
+
+    /// Returns the nanoseconds of one, if it is a time.
+    pub(crate) const fn nanos(self) -> Option<f64> {
+        match self {
+            Self::Nanos => Some(1.0),
+            Self::Millis => Some(1e6),
+            Self::Bytes | Self::MebiBytes | Self::Percent => None,
         }
     }
 
@@ -121,26 +133,53 @@ impl Row {
         self
     }
 
-    /// Sets a limit that concerns this part only.
+    /// Adds a limit that concerns this part only, and is met or not.
     pub(crate) fn budget(mut self, limit: impl Into<String>, met: bool, anchor: &'static str) -> Self {
-        self.verdict = Some(Verdict { limit: limit.into(), met });
+        self.judge(limit.into(), if met { Verdict::Met } else { Verdict::NotMet });
         self.anchor(anchor)
     }
 
-    /// Sets rtprof's value of a budget's quantity. A row can have several; its verdict is about all of them.
-    pub(crate) fn keeps(mut self, budget: &'static Budget, value: f64) -> Self {
-        let (limit, met) = (budget.show_limit(), budget.is_met(value));
-        self.verdict = Some(match self.verdict {
-            None => Verdict { limit, met },
-            Some(before) => Verdict { limit: format!("{}, {limit}", before.limit), met: before.met && met },
-        });
-        self.figures.push(Figure { budget, value, other: None });
+    /// Adds a limit and the value that is compared with it.
+    pub(crate) fn within(mut self, limit: &Limit, measured: impl Into<Measured>) -> Self {
+        let measured = measured.into();
+        self.judge(limit.show_limit(), limit.verdict(measured));
+        let yardsticks = limit.show_yardsticks(measured);
+        if !yardsticks.is_empty() {
+            self.yardsticks = yardsticks;
+        }
         self
     }
 
+    /// The verdict of a row is the worst of its limits'.
+    fn judge(&mut self, limit: String, verdict: Verdict) {
+        self.judgement = Some(match self.judgement.take() {
+            None => Judgement { limits: limit, verdict },
+            Some(before) => Judgement {
+                limits: format!("{}, {limit}", before.limits),
+                verdict: match (before.verdict, verdict) {
+                    (Verdict::NotMet, _) | (_, Verdict::NotMet) => Verdict::NotMet,
+                    (Verdict::Unclear, _) | (_, Verdict::Unclear) => Verdict::Unclear,
+                    (Verdict::Met, Verdict::Met) => Verdict::Met,
+                },
+            },
+        });
+    }
+
+    /// Sets rtprof's value of a budget's quantity.
+    pub(crate) fn keeps(mut self, budget: &'static Budget, measured: impl Into<Measured>) -> Self {
+        let measured = measured.into();
+        self.figures.push(Figure { budget, measured, other: None });
+        self.within(&budget.limit, measured)
+    }
+
     /// Sets another project's value of a budget's quantity.
-    pub(crate) fn beside(mut self, budget: &'static Budget, other: &'static str, value: f64) -> Self {
-        self.figures.push(Figure { budget, value, other: Some(other) });
+    pub(crate) fn beside(
+        mut self,
+        budget: &'static Budget,
+        other: &'static str,
+        measured: impl Into<Measured>,
+    ) -> Self {
+        self.figures.push(Figure { budget, measured: measured.into(), other: Some(other) });
         self
     }
 
@@ -174,7 +213,7 @@ impl Table {
     }
 }
 
-const HEADINGS: [&str; 12] = [
+const HEADINGS: [&str; 13] = [
     "what",
     "who",
     "median",
@@ -183,6 +222,7 @@ const HEADINGS: [&str; 12] = [
     "+",
     "against",
     "samples / dropped",
+    "yardsticks",
     "budget",
     "met",
     "anchor",
@@ -191,7 +231,10 @@ const HEADINGS: [&str; 12] = [
 
 /// Explains the columns.
 const LEGEND: &str = "Medians and minima over rounds in which all contenders take their turn. × and + are medians of \
-    the quotients and differences within a round, so noise that hits a whole round cancels. Anchors come from other \
+    the quotients and differences within a round, so noise that hits a whole round cancels. A time is judged by the \
+    yardsticks that are measured in the same rounds (docs/benchmarks.md), and the limit in ns or ms is for the machine on \
+    which it was set. A limit is unclear if the value was above it in some tenths of the run and below it in others. \
+    Anchors come from other \
     runs on machines of the same kind.\n\n";
 
 /// With `{:#}` the columns are not aligned: the notes of one row would make all rows of a file long.
@@ -199,8 +242,8 @@ impl fmt::Display for Table {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(LEGEND)?;
         let cells = self.rows.iter().map(|row| {
-            let (limit, met) = match &row.verdict {
-                Some(verdict) => (verdict.limit.as_str(), if verdict.met { "yes" } else { "**no**" }),
+            let (limit, met) = match &row.judgement {
+                Some(Judgement { limits, verdict }) => (limits.as_str(), verdict.word()),
                 None => ("", ""),
             };
             [
@@ -212,13 +255,14 @@ impl fmt::Display for Table {
                 &row.excess,
                 &row.against,
                 &row.samples,
+                &row.yardsticks,
                 limit,
                 met,
                 row.anchor,
                 &row.notes,
             ]
         });
-        let lines: Vec<[&str; 12]> = std::iter::once(HEADINGS).chain(cells).collect();
+        let lines: Vec<[&str; 13]> = std::iter::once(HEADINGS).chain(cells).collect();
         let widths: [usize; 12] = std::array::from_fn(|column| match out.alternate() {
             true => 0,
             false => lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0),
@@ -235,9 +279,15 @@ impl fmt::Display for Table {
                 writeln!(out, "|")?;
             }
         }
-        let verdicts: Vec<bool> =
-            self.rows.iter().filter_map(|row| row.verdict.as_ref().map(|verdict| verdict.met)).collect();
-        let met = verdicts.iter().filter(|&&met| met).count();
-        writeln!(out, "\n{met} of {} budgets met.", verdicts.len())
+        let count = |verdict: Verdict| {
+            let judgements = self.rows.iter().filter_map(|row| row.judgement.as_ref());
+            judgements.filter(|judgement| judgement.verdict == verdict).count()
+        };
+        let [met, not_met, unclear] = [Verdict::Met, Verdict::NotMet, Verdict::Unclear].map(count);
+        writeln!(
+            out,
+            "\nOf {} budgets {met} are met, {not_met} are not, {unclear} are unclear.",
+            met + not_met + unclear
+        )
     }
 }
