@@ -20,11 +20,11 @@
 //!
 //! # The rates
 //!
-//! At the rate R a wait of t ticks is sampled with probability min(1, t / R), and a sample costs c, which is measured for one
-//! sample in eight. So waits cost
-//! c · Σ min(t, R) / R, and the block profile's demand is c · Σ min(t, R). At a fraction N a contended unlock costs c / N,
-//! and the mutex profile's demand is c times the number of unlocks. Both divided by the allowance give the rate at which the
-//! cost is what is allowed. Expected costs have less scatter than the true ones, so that R does not oscillate.
+//! At the rate R a wait of t ticks is sampled with probability min(1, t / R), and a sample costs c, which is measured for
+//! one sample in eight. So waits cost c · Σ min(t, R) / R, and the block profile's demand is c · Σ min(t, R). At a fraction
+//! N a contended unlock costs c / N, and the mutex profile's demand is c times the number of unlocks. Both divided by the
+//! allowance give the rate at which the cost is what is allowed. Expected costs have less scatter than the true ones, so
+//! that R does not oscillate.
 //!
 //! Of a wait longer than R the demand shows only that it was longer. While all waits are, and cost far too much, the density
 //! is multiplied by [`STEP`] at each settlement, until R is of their length: a rate of 1 would take a hundred settlements

@@ -332,7 +332,11 @@ fn threads_learn_from_others_what_samples_cost() {
     forget();
     TICKS.store(1f64.to_bits(), Ordering::Relaxed);
     let (recorder, chooser) = (Account::new(), Account::new());
-    for _ in 0..10 * SAMPLES {
+    for sample in 0..10 * SAMPLES {
+        // Also where there are more events than samples, so that no settlement has seen many samples.
+        if sample % 10 == 0 {
+            recorder.settle(Profile::Mutex, 1, BUDGET.to_bits(), 0.0);
+        }
         if recorder.shares[1].count_sample() {
             recorder.shares[1].add_cost(5.0 * COST, &SHARED[1]);
         }
