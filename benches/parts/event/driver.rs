@@ -2,15 +2,14 @@
 
 use std::io;
 
-use rtprof_benches::statistics::{excess, max, median, min, ratio};
-use rtprof_benches::yardstick::Yardstick;
+use rtprof_benches::statistics::{max, median, min, ratio};
 
 use crate::binaries::{Binaries, Build};
 use crate::budgets::{BLOCK_EVENT, Budget, MUTEX_EVENT};
 use crate::child::Child;
 use crate::effort::Effort;
+use crate::flips::Flips;
 use crate::limit::{Limit, Measured};
-use crate::pace::Pace;
 use crate::table::{Row, Table, Unit};
 
 const BUILDS: [(Build, &str); 2] =
@@ -60,11 +59,11 @@ pub(crate) fn measure(binaries: &Binaries, effort: &Effort, table: &mut Table) -
             let mut child = Child::start(&binaries.path(build, "part-event"))?;
             child.ask(&format!("way {way}"))?;
             for (case, result) in CASES.iter().zip(&mut results) {
-                result.measure(&mut child, case, effort.part_rounds)?;
+                case.measure(result, &mut child, effort.part_rounds)?;
             }
         }
         for (case, result) in CASES.iter().zip(&results) {
-            table.add(result.row(case, who));
+            table.add(case.row(result, who));
         }
     }
     for (build, who) in BUILDS {
@@ -124,74 +123,33 @@ fn load(
     Ok(())
 }
 
-/// Nanoseconds for each event with the profile off and on; values at the same index are from the same round.
-struct Flips {
-    off: Vec<f64>,
-    on: Vec<f64>,
-    /// Frames of the recorded stacks.
-    frames: f64,
-    /// The cost of an event in each process.
-    by_process: Vec<f64>,
-    /// The numbers of events recorded, and recorded badly.
-    events: [f64; 2],
-    pace: Pace,
-}
-
-impl Flips {
-    fn new() -> Self {
-        Self {
-            off: vec![],
-            on: vec![],
-            frames: 0.0,
-            by_process: vec![],
-            events: [0.0; 2],
-            pace: Pace::by(Yardstick::Walk),
-        }
-    }
-
-    fn measure(&mut self, child: &mut Child, case: &Case, rounds: usize) -> io::Result<()> {
-        let Case { profile, rate, frames, count, .. } = case;
+impl Case {
+    /// Measures this case in one process.
+    fn measure(&self, flips: &mut Flips, child: &mut Child, rounds: usize) -> io::Result<()> {
+        let Self { profile, rate, frames, count, .. } = self;
         let [depth, real] = child.numbers(&format!("depth {profile} {frames}"))?;
-        self.frames = real;
-        let before: [f64; 2] = child.numbers(&format!("events {profile}"))?;
-        let first = self.off.len();
-        for round in 0..rounds {
-            self.pace.measure(child)?;
-            for step in 0..2 {
-                // The order alternates.
-                let on = (round + step) % 2 == 1;
-                let rate = if on { *rate } else { 0 };
-                let [nanos] = child.numbers(&format!("at {profile} {rate} {depth} {count}"))?;
-                if on { &mut self.on } else { &mut self.off }.push(nanos);
-            }
-        }
-        let after: [f64; 2] = child.numbers(&format!("events {profile}"))?;
-        for side in 0..2 {
-            self.events[side] += (after[side] - before[side]).round();
-        }
-        self.by_process.push(excess(&self.on[first..], &self.off[first..]));
-        Ok(())
+        flips.frames = real;
+        flips.measure(child, rounds, 1.0, &format!("events {profile}"), |is_on| {
+            format!("at {profile} {} {depth} {count}", if is_on { *rate } else { 0 })
+        })
     }
 
-    fn row(&self, case: &Case, who: &str) -> Row {
-        // The median over the processes: each goes its own way through the functions, and so differs in what collides
-        // in caches.
-        let cost = median(&self.by_process);
+    fn row(&self, flips: &Flips, who: &str) -> Row {
         let row = Row {
-            what: format!("{}, {} frames", case.name, self.frames),
+            what: format!("{}, {} frames", self.name, flips.frames),
             who: who.to_owned(),
-            median: Unit::Nanos.show(cost),
-            min: Unit::Nanos.show(min(&self.by_process)),
+            median: Unit::Nanos.show(median(&flips.by_process)),
+            min: Unit::Nanos.show(min(&flips.by_process)),
             ..Row::default()
         }
-        .against("profile off", &self.on, &self.off, Unit::Nanos)
-        .notes(format!("slowest way {}", Unit::Nanos.show(max(&self.by_process))));
-        match case.budget {
+        .against("profile off", &flips.on, &flips.off, Unit::Nanos)
+        .notes(format!("slowest way {}", Unit::Nanos.show(max(&flips.by_process))));
+        match self.budget {
             Some(budget) => row
-                .samples(self.events)
-                .keeps(budget, Measured::median(&self.by_process).at(&self.pace))
-                .anchor(case.anchor),
-            None => row.anchor(case.anchor),
+                .samples(flips.recorded)
+                .keeps(budget, Measured::median(&flips.by_process).at(&flips.pace))
+                .anchor(self.anchor),
+            None => row.anchor(self.anchor),
         }
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! Requests: `start KIND COUNT FRAMES` (threads that wait on stacks with so many frames of recursion: `hooks` in a
 //! channel of rtprof, `kernel` in one of std; answers the number of threads that have a whole stack), `snapshot`
-//! (answers milliseconds, those of processor time, and records), `stall ROUNDS` (answers milliseconds for each round: the longest pause of a
-//! running thread while snapshots are taken, and then in an equal time without snapshots).
+//! (answers milliseconds, those of processor time, and records), `stall ROUNDS` (answers milliseconds for each round: the
+//! longest pause of a running thread while snapshots are taken, and then in an equal time without snapshots).
 
 use std::hint::black_box;
 use std::sync::{Arc, Barrier};

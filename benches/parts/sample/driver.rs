@@ -5,14 +5,13 @@ use std::io;
 use rtprof_benches::churn::Shape;
 use rtprof_benches::sizes::Sizes;
 use rtprof_benches::statistics::{excess, max, median, min};
-use rtprof_benches::yardstick::Yardstick;
 
 use crate::binaries::{Binaries, Build};
 use crate::budgets::{self, Budget};
 use crate::child::Child;
 use crate::effort::Effort;
+use crate::flips::Flips;
 use crate::limit::Measured;
-use crate::pace::Pace;
 use crate::table::{Row, Table, Unit};
 
 /// A build with its budgets for 10 and 32 frames.
@@ -87,11 +86,11 @@ pub(crate) fn measure(binaries: &Binaries, effort: &Effort, table: &mut Table) -
             child.ask("mode auto")?;
             child.ask(&format!("way {way}"))?;
             for (case, result) in CASES.iter().zip(&mut results) {
-                result.measure(&mut child, case, effort.part_rounds)?;
+                case.measure(result, &mut child, effort.part_rounds)?;
             }
         }
         for (place, (case, result)) in CASES.iter().zip(&results).enumerate() {
-            let row = result.row(case, side);
+            let row = case.row(result, side);
             table.add(match side.budgets.get(place) {
                 Some(&(budget, anchor)) => {
                     row.keeps(budget, Measured::median(&result.by_process).at(&result.pace)).anchor(anchor)
@@ -103,91 +102,51 @@ pub(crate) fn measure(binaries: &Binaries, effort: &Effort, table: &mut Table) -
     Ok(())
 }
 
-/// Nanoseconds for each object with sampling off and on; values at the same index are from the same round.
-struct Flips {
-    off: Vec<f64>,
-    on: Vec<f64>,
-    /// Frames of the recorded stacks.
-    frames: f64,
-    /// The cost of a sample in each process.
-    by_process: Vec<f64>,
-    samples: [f64; 2],
-    pace: Pace,
-}
-
-impl Flips {
-    fn new() -> Self {
-        Self {
-            off: vec![],
-            on: vec![],
-            frames: 0.0,
-            by_process: vec![],
-            samples: [0.0; 2],
-            pace: Pace::by(Yardstick::Walk),
-        }
-    }
-
-    fn measure(&mut self, child: &mut Child, case: &Case, rounds: usize) -> io::Result<()> {
-        let Case { frames, rate, shape, sizes, count, .. } = case;
-        child.ask(&format!("coroutine {}", u8::from(case.on_coroutine)))?;
+impl Case {
+    /// Measures this case in one process.
+    fn measure(&self, flips: &mut Flips, child: &mut Child, rounds: usize) -> io::Result<()> {
+        let Self { frames, rate, shape, sizes, count, .. } = self;
+        child.ask(&format!("coroutine {}", u8::from(self.on_coroutine)))?;
         let [depth, real] = child.numbers(&format!("depth {frames}"))?;
-        self.frames = real;
-        let before: [f64; 2] = child.numbers("samples")?;
-        let first = self.off.len();
-        for round in 0..rounds {
-            self.pace.measure(child)?;
-            for step in 0..2 {
-                // The order alternates.
-                let on = (round + step) % 2 == 1;
-                let rate = if on { *rate } else { 0 };
-                let request = format!("at {rate} {} {} {depth} {count}", shape.word(), sizes.word());
-                let [nanos] = child.numbers(&request)?;
-                if on { &mut self.on } else { &mut self.off }.push(nanos);
-            }
-        }
-        let after: [f64; 2] = child.numbers("samples")?;
-        for side in 0..2 {
-            self.samples[side] += after[side] - before[side];
-        }
-        self.by_process.push(excess(&self.on[first..], &self.off[first..]) / case.probability());
-        Ok(())
+        flips.frames = real;
+        flips.measure(child, rounds, 1.0 / self.probability(), "samples", |is_on| {
+            let rate = if is_on { *rate } else { 0 };
+            format!("at {rate} {} {} {depth} {count}", shape.word(), sizes.word())
+        })
     }
 
-    /// Returns the median over the processes: each goes its own way through the functions, and so differs in what
-    /// collides in caches.
-    fn cost(&self, case: &Case) -> f64 {
-        if case.rate == 1 {
-            median(&self.by_process)
+    /// Returns the cost of a sample: the median over the processes, or, where few objects are sampled, over all rounds.
+    fn cost(&self, flips: &Flips) -> f64 {
+        if self.rate == 1 {
+            median(&flips.by_process)
         } else {
-            excess(&self.on, &self.off) / case.probability()
+            excess(&flips.on, &flips.off) / self.probability()
         }
     }
 
-    fn row(&self, case: &Case, side: &Side) -> Row {
-        let slowest = max(&self.by_process);
-        let (kind, more) = if case.rate == 1 {
+    fn row(&self, flips: &Flips, side: &Side) -> Row {
+        let slowest = max(&flips.by_process);
+        let (kind, more) = if self.rate == 1 {
             ("hot", String::new())
         } else {
-            let one_in = 1.0 / case.probability();
+            let one_in = 1.0 / self.probability();
             (
                 "sparse",
-                format!("; 1 in {one_in:.0} sampled at 64 KiB, cost = difference × that; {}", case.anchor),
+                format!("; 1 in {one_in:.0} sampled at 64 KiB, cost = difference × that; {}", self.anchor),
             )
         };
         Row {
-            what: format!("one sample, {kind}: {}, {} frames", case.name, self.frames),
+            what: format!("one sample, {kind}: {}, {} frames", self.name, flips.frames),
             who: side.name.to_owned(),
-            median: Unit::Nanos.show(self.cost(case)),
-            min: Unit::Nanos.show(min(&self.by_process)),
+            median: Unit::Nanos.show(self.cost(flips)),
+            min: Unit::Nanos.show(min(&flips.by_process)),
             ..Row::default()
         }
-        .against("rate 0", &self.on, &self.off, Unit::Nanos)
-        .samples(self.samples)
+        .against("rate 0", &flips.on, &flips.off, Unit::Nanos)
+        .samples(flips.recorded)
         .notes(format!("slowest way {}{more}", Unit::Nanos.show(slowest)))
     }
-}
 
-impl Case {
     /// Returns the probability that an object is sampled. At rate 1 all are.
     fn probability(&self) -> f64 {
         if self.rate == 1 { 1.0 } else { self.sizes.sampling_probability(self.rate) }

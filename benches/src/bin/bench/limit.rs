@@ -12,7 +12,7 @@ use crate::table::Unit;
 pub(crate) struct Limit {
     pub(crate) scale: Scale,
     /// For a time, the limit where the yardstick takes what [`Yardstick::reference`] says.
-    pub(crate) limit: f64,
+    pub(crate) bound: f64,
     /// For a time, what it is judged by.
     yardstick: Option<Yardstick>,
 }
@@ -99,26 +99,26 @@ impl Measured {
 
 impl Limit {
     /// Makes a limit of something that every machine measures alike: a multiple, a share, a size.
-    pub(crate) const fn new(scale: Scale, limit: f64) -> Self {
-        Self { scale, limit, yardstick: None }
+    pub(crate) const fn new(scale: Scale, bound: f64) -> Self {
+        Self { scale, bound, yardstick: None }
     }
 
     /// Makes a limit of a multiple.
-    pub(crate) const fn times(limit: f64) -> Self {
-        Self::new(Scale::Times, limit)
+    pub(crate) const fn times(bound: f64) -> Self {
+        Self::new(Scale::Times, bound)
     }
 
     /// Makes a limit of a time, which is judged by a yardstick.
-    pub(crate) const fn of_time(scale: Scale, limit: f64, yardstick: Yardstick) -> Self {
-        Self { scale, limit, yardstick: Some(yardstick) }
+    pub(crate) const fn of_time(scale: Scale, bound: f64, yardstick: Yardstick) -> Self {
+        Self { scale, bound, yardstick: Some(yardstick) }
     }
 
     /// Returns what the measurement says. It is unclear if the limit lies within the [`interval`] of the value: another run
     /// may end on the other side of it.
     pub(crate) fn verdict(&self, measured: Measured) -> Verdict {
         let is_within = |value: f64| match self.scale {
-            Scale::Amount(_) | Scale::More(_) | Scale::Times => value <= self.limit,
-            Scale::PercentAtLeast => value >= self.limit,
+            Scale::Amount(_) | Scale::More(_) | Scale::Times => value <= self.bound,
+            Scale::PercentAtLeast => value >= self.bound,
         };
         // A value that was never measured is not met.
         match (is_within(measured.judged), is_within(measured.low), is_within(measured.high)) {
@@ -135,9 +135,9 @@ impl Limit {
     /// uses nothing.
     pub(crate) fn share(&self, Measured { judged, .. }: Measured) -> f64 {
         let used = match self.scale {
-            Scale::Amount(_) | Scale::More(_) => judged / self.limit,
-            Scale::Times => (judged - 1.0) / (self.limit - 1.0),
-            Scale::PercentAtLeast => (100.0 - judged) / (100.0 - self.limit),
+            Scale::Amount(_) | Scale::More(_) => judged / self.bound,
+            Scale::Times => (judged - 1.0) / (self.bound - 1.0),
+            Scale::PercentAtLeast => (100.0 - judged) / (100.0 - self.bound),
         };
         used.max(0.0)
     }
@@ -161,18 +161,18 @@ impl Limit {
 
     /// Formats the limit, without its yardsticks.
     pub(crate) fn show_amount(&self) -> String {
-        let limit = self.limit;
+        let bound = self.bound;
         match self.scale {
-            Scale::Amount(unit) => format!("≤ {limit} {}", unit.name()),
-            Scale::More(unit) => format!("≤ +{limit} {}", unit.name()),
-            Scale::Times => format!("≤ {limit}×"),
-            Scale::PercentAtLeast => format!("≥ {limit} %"),
+            Scale::Amount(unit) => format!("≤ {bound} {}", unit.name()),
+            Scale::More(unit) => format!("≤ +{bound} {}", unit.name()),
+            Scale::Times => format!("≤ {bound}×"),
+            Scale::PercentAtLeast => format!("≥ {bound} %"),
         }
     }
 
     /// Formats the limit as it is judged.
     pub(crate) fn show_limit(&self) -> String {
-        match self.in_yardsticks(self.limit) {
+        match self.in_yardsticks(self.bound) {
             Some(yardsticks) => format!("{}: {yardsticks}", self.show_amount()),
             None => self.show_amount(),
         }

@@ -20,6 +20,7 @@ mod effort;
 mod event;
 #[path = "../../../parts/export/driver.rs"]
 mod export;
+mod flips;
 mod footprint;
 #[path = "../../../parts/goroutines/driver.rs"]
 mod goroutines;

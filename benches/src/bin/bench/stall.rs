@@ -15,7 +15,7 @@ const PART: f64 = 0.25;
 /// these pauses differs by more than the limit from one time to the next. So the limit is a quarter of the pause without, if
 /// that is more.
 pub(crate) fn row(what: String, with: &[f64], without: &[f64]) -> Row {
-    let limit = STALL.limit.limit;
+    let limit = STALL.limit.bound;
     let slowdown = (PART * median(without) / limit).max(1.0);
     Row::of(what, "goroutine_profile", with, Unit::Millis)
         .against("as long without", with, without, Unit::Millis)
