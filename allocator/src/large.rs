@@ -9,14 +9,19 @@
 //!   level 2:  8,192 …                               mapped when a group above it overflows
 //! ```
 //!
-//! A look-up searches each level that exists: one up to a few thousand live large samples, two up to tens of thousands.
+//! A look-up searches each level that exists: one up to a few thousand live large samples, two up to tens of thousands. While
+//! there are few, a filter answers most look-ups before that ([`filter`]).
 //! No lock is needed. A key is placed by compare-and-swap in a free place, by the thread that has just allocated the
 //! object and has not yet shared its address. It is removed before the object goes back to the inner allocator, which
 //! may reuse the address at once.
 
+mod filter;
+
 use core::ptr::null_mut;
 
-use rtprof_runtime::primitive::{AtomicPtr, AtomicUsize, Ordering};
+use rtprof_runtime::primitive::{AtomicPtr, AtomicU8, AtomicUsize, Ordering};
+
+use filter::Filter;
 
 /// Keys of a group: one cache line.
 #[cfg(not(loom))]
@@ -46,6 +51,7 @@ struct Group {
 
 /// The table. `const`-constructible; maps its levels when needed.
 pub(crate) struct LargeTable {
+    filter: Filter,
     levels: [AtomicPtr<Group>; LEVELS],
 }
 
@@ -54,6 +60,8 @@ pub(crate) struct LargeTable {
 pub(crate) struct Held<'a> {
     group: &'a Group,
     way: usize,
+    /// The count of its key in the filter.
+    count: &'a AtomicU8,
 }
 
 fn groups_of(level: usize) -> usize {
@@ -69,7 +77,8 @@ impl LargeTable {
     rtprof_runtime::const_fn! {
         /// An empty table.
         pub(crate) const fn new() -> Self {
-            Self { levels: rtprof_runtime::array_of![AtomicPtr::new(null_mut()); LEVELS] }
+            let levels = rtprof_runtime::array_of![AtomicPtr::new(null_mut()); LEVELS];
+            Self { filter: Filter::new(), levels }
         }
     }
 
@@ -85,12 +94,16 @@ impl LargeTable {
     /// Finds the place with this key.
     #[inline]
     fn find(&self, key: usize) -> Option<Held<'_>> {
+        let count = self.filter.count(hash(key));
+        if !filter::has_any(count) {
+            return None;
+        }
         for level in 0..LEVELS {
             let group = self.group(level, key)?;
             // Relaxed: the program itself orders an object's free after its allocation, and the key was placed before
             // the allocation returned.
             if let Some(way) = (0..WAYS).find(|&way| group.keys[way].load(Ordering::Relaxed) == key) {
-                return Some(Held { group, way });
+                return Some(Held { group, way, count });
             }
         }
         None
@@ -113,7 +126,9 @@ impl LargeTable {
                 if place.load(Ordering::Relaxed) == FREE
                     && place.compare_exchange(FREE, key, Ordering::Acquire, Ordering::Relaxed).is_ok()
                 {
-                    return Some(Held { group, way });
+                    let count = self.filter.count(hash(key));
+                    filter::add(count);
+                    return Some(Held { group, way, count });
                 }
             }
         }
@@ -184,6 +199,7 @@ impl Held<'_> {
     /// Frees the place.
     pub(crate) fn release(self) {
         self.group.keys[self.way].store(FREE, Ordering::Release);
+        filter::remove(self.count);
     }
 }
 
