@@ -293,12 +293,11 @@ fn choose_for_mutex() -> u64 {
     if fraction == 0 {
         return 0;
     }
-    let fraction = governor::mutex_fraction_of_wait(fraction);
-    if fraction != 1 && random::below(fraction) != 0 {
-        return 0;
+    let weight = governor::begin_wait_for_mutex(fraction);
+    if weight != 0 {
+        governor::count_sample(Profile::Mutex);
     }
-    governor::count_sample(Profile::Mutex);
-    fraction
+    weight
 }
 
 #[inline]

@@ -60,6 +60,7 @@
 //! None. [`SETTING`] orders those that set the budget.
 
 mod share;
+mod skip;
 
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -69,6 +70,7 @@ use rtprof_runtime::errno;
 use rtprof_runtime::fork_lock::ForkLock;
 use rtprof_runtime::hidden::{self, Calls};
 use rtprof_runtime::kernel_thread;
+use rtprof_runtime::random;
 
 pub use share::Raised;
 pub(crate) use share::{Begun, ChosenAwait, Profile, raised};
@@ -109,8 +111,6 @@ static WATCH: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
 /// The account of a thread.
 struct Account {
-    /// The allowance at the last settlement, as in [`ALLOWANCE`].
-    allowance: Cell<u64>,
     /// Nanoseconds of the thread's processor time at the last settlement; 0 before the first one.
     time: Cell<u64>,
     /// Ticks for events that were not sampled, per nanosecond of processor time.
@@ -279,15 +279,23 @@ pub(crate) fn mutex_fraction(set: u64) -> u64 {
     }
 }
 
-/// As [`mutex_fraction`], for a wait that begins now. If it is chosen, it is watched.
+/// Decides whether the mutex profile records the event that ends a wait that begins now, at the fraction `set` that the program
+/// has set. Returns how many waits this one stands for; 0 if it is not recorded.
 #[inline]
-pub(crate) fn mutex_fraction_of_wait(set: u64) -> u64 {
+pub(crate) fn begin_wait_for_mutex(set: u64) -> u64 {
     match ALLOWANCE.load(Ordering::Acquire) {
-        0 => set,
+        0 => {
+            if set == 1 || random::below(set) == 0 {
+                set
+            } else {
+                0
+            }
+        }
         allowance => ACCOUNT.with(|account| {
-            let watchable = &account.shares[Profile::Mutex as usize].watchable;
-            watchable.set(watchable.get().saturating_add(1));
-            governed(Profile::Mutex, set, allowance, |_| Demand { of: 1, is_longer: false })
+            if account.is_due(Profile::Mutex, set, allowance) {
+                account.settle(Profile::Mutex, set, allowance, account.passed());
+            }
+            account.shares[Profile::Mutex as usize].begin_for_mutex()
         }),
     }
 }
@@ -313,9 +321,10 @@ pub(crate) fn count_sample(profile: Profile) {
     }
 }
 
-/// Takes a sample, and now and then measures what it costs.
+/// Takes a sample, and now and then measures what it costs. Restores `errno`: the kernel may refuse memory for a new stack.
 #[inline]
 pub(crate) fn sampled(profile: Profile, take: impl FnOnce()) {
+    let take = || errno::kept(take);
     if ALLOWANCE.load(Ordering::Relaxed) == 0 {
         return take();
     }
@@ -331,7 +340,6 @@ pub(crate) fn sampled(profile: Profile, take: impl FnOnce()) {
 impl Account {
     const fn new() -> Self {
         Self {
-            allowance: Cell::new(0),
             time: Cell::new(0),
             unsampled: Cell::new(0.0),
             watch: Cell::new(0),
@@ -343,12 +351,7 @@ impl Account {
 
     #[inline]
     fn is_due(&self, profile: Profile, set: u64, allowance: u64) -> bool {
-        let share = &self.shares[profile as usize];
-        share.events.get() >= EVENTS
-            || share.samples.get() >= SAMPLES
-            || share.watchable.get() >= EVENTS
-            || share.set.get() != set
-            || self.allowance.get() != allowance
+        self.shares[profile as usize].is_due(set, allowance)
     }
 
     /// As the function of this name, without a settlement.
@@ -362,7 +365,9 @@ impl Account {
     #[cold]
     #[inline(never)]
     fn settle(&self, profile: Profile, set: u64, allowance: u64, passed: f64) {
-        self.allowance.set(allowance);
+        for share in &self.shares {
+            share.allowance.set(allowance);
+        }
         self.shares[profile as usize].set.set(set);
         let ticks = f64::from_bits(TICKS.load(Ordering::Relaxed));
         let events: u32 = self.shares.iter().map(|share| share.events.get()).sum();

@@ -3,10 +3,9 @@
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering, compiler_fence};
 
+use super::skip::Skip;
+use super::{EVENTS, SAMPLES};
 use rtprof_runtime::clock::NANOS;
-use rtprof_runtime::random;
-
-use super::SAMPLES;
 
 /// Nanoseconds of a thread's processor time over which densities are means.
 pub(super) const MEMORY: f64 = 20e6;
@@ -28,8 +27,6 @@ const FAR_TOO_MUCH: f64 = 4.0;
 pub(super) const LONGEST_NANOS: u64 = NANOS;
 /// The largest M.
 const MOST_ONE_IN: f64 = 1024.0;
-/// 1 / M is rounded to a multiple of 1 / `CHANCES`, which changes no total by more than a millionth.
-const CHANCES: u64 = 1 << 32;
 /// A wait of this length is recorded even if it was not chosen at its beginning, so that a rare long one is seen. Such a wait
 /// counts until the kernel has run the thread again, which is short in comparison, where the program has the processor time
 /// that it needs.
@@ -78,36 +75,45 @@ pub(super) static SHARED: [Shared; 2] = [const {
     }
 }; 2];
 
-/// The account of a thread, for one profile.
+/// The account of a thread, for one profile. After a wait none of it is in the processor's first cache, so what each wait uses
+/// is in one line, and the rest of what a choice at its beginning uses in the next.
+#[repr(C, align(64))]
 pub(super) struct Share {
-    /// The rate that was set, when `rate` was computed.
+    /// Waits since the last settlement that might have been watched.
+    pub(super) watchable: Cell<u32>,
+    /// Events and samples since the last settlement.
+    pub(super) events: Cell<u32>,
+    pub(super) samples: Cell<u32>,
+    /// Waits since the last settlement of which the demand shows only that they were longer.
+    longer: Cell<u32>,
+    /// The rate that was set, and the allowance, when `rate` was computed.
     pub(super) set: Cell<u64>,
+    pub(super) allowance: Cell<u64>,
     /// The rate in force.
     pub(super) rate: Cell<u64>,
     /// Since the last settlement: the sum of what waits add, or the number of contended unlocks.
     demand: Cell<u64>,
-    /// Events and samples since the last settlement.
-    pub(super) events: Cell<u32>,
-    pub(super) samples: Cell<u32>,
-    /// All samples, also those before the last settlement.
-    taken: Cell<u32>,
-    /// Waits since the last settlement of which the demand shows only that they were longer.
-    longer: Cell<u32>,
-    /// Waits since the last settlement that might have been watched.
-    pub(super) watchable: Cell<u32>,
-    /// The mean of their number for one nanosecond of processor time.
-    watchable_density: Cell<f64>,
-    /// How they are sampled, and in so many of [`CHANCES`] cases watched. While `begun` changes, in all.
+    /// Which waits are watched. While `begun` changes, all are.
+    skip: Skip,
+
+    /// How waits are sampled of which only some are watched.
     begun: Cell<Begun>,
-    chances: Cell<u64>,
     /// The same for waits of tasks.
     pub(super) chosen_await: Cell<ChosenAwait>,
-    await_chances: Cell<u64>,
+    await_skip: Skip,
+    /// All samples, also those before the last settlement.
+    taken: Cell<u32>,
     /// Ticks for a sample, a mean; 0 before one was measured.
     pub(super) cost: Cell<f64>,
+
     /// The demand times the cost, for one nanosecond of processor time; negative before the first settlement.
     pub(super) density: Cell<f64>,
+    /// The mean number of watchable waits for one nanosecond of processor time.
+    watchable_density: Cell<f64>,
 }
+
+const _: () =
+    assert!(core::mem::offset_of!(Share, begun) == 64 && core::mem::offset_of!(Share, density) == 128);
 
 /// How a wait is sampled of which it is decided at its beginning whether it is watched.
 #[derive(Clone, Copy, Debug)]
@@ -193,22 +199,33 @@ impl Demand {
 impl Share {
     pub(super) const fn new() -> Self {
         Self {
-            set: Cell::new(0),
-            rate: Cell::new(0),
-            demand: Cell::new(0),
+            watchable: Cell::new(0),
             events: Cell::new(0),
             samples: Cell::new(0),
-            taken: Cell::new(0),
             longer: Cell::new(0),
-            watchable: Cell::new(0),
-            watchable_density: Cell::new(0.0),
+            set: Cell::new(0),
+            allowance: Cell::new(0),
+            rate: Cell::new(0),
+            demand: Cell::new(0),
+            skip: Skip::none(),
             begun: Cell::new(Begun { rate_of_chosen: 0, one_in: 1.0, always: 0 }),
-            chances: Cell::new(CHANCES),
             chosen_await: Cell::new(ChosenAwait(0)),
-            await_chances: Cell::new(CHANCES),
+            await_skip: Skip::none(),
+            taken: Cell::new(0),
             cost: Cell::new(0.0),
             density: Cell::new(-1.0),
+            watchable_density: Cell::new(0.0),
         }
+    }
+
+    /// Whether a settlement is due, at the rate and the allowance that are set now.
+    #[inline]
+    pub(super) fn is_due(&self, set: u64, allowance: u64) -> bool {
+        self.events.get() >= EVENTS
+            || self.samples.get() >= SAMPLES
+            || self.watchable.get() >= EVENTS
+            || self.set.get() != set
+            || self.allowance.get() != allowance
     }
 
     /// Counts an event, and returns the rate for it.
@@ -227,23 +244,33 @@ impl Share {
     #[inline]
     pub(super) fn begin(&self, set: u64) -> (Option<Begun>, bool) {
         self.watchable.set(self.watchable.get().saturating_add(1));
-        let chances = self.chances.get();
-        if self.set.get() != set || chances == CHANCES {
+        if self.set.get() != set || self.skip.is_none() {
             return (None, true);
         }
-        (Some(self.begun.get()), random::below(CHANCES) < chances)
+        (Some(self.begun.get()), self.skip.is_chosen())
+    }
+
+    /// Returns, of a wait of the mutex profile, how many waits it stands for; 0 if it is not chosen.
+    #[inline]
+    pub(super) fn begin_for_mutex(&self) -> u64 {
+        self.watchable.set(self.watchable.get().saturating_add(1));
+        let fraction = self.count_event(|_| Demand { of: 1, is_longer: false });
+        // Also while the fraction changes.
+        if self.skip.is_none() {
+            return 1;
+        }
+        if self.skip.is_chosen() { fraction } else { 0 }
     }
 
     /// As [`begin_await`].
     #[inline]
     pub(super) fn begin_await(&self, set: u64) -> Option<Option<ChosenAwait>> {
         self.watchable.set(self.watchable.get().saturating_add(1));
-        let chances = self.await_chances.get();
-        if self.set.get() != set || chances == CHANCES {
+        if self.set.get() != set || self.await_skip.is_none() {
             return Some(None);
         }
         let chosen = self.chosen_await.get();
-        (random::below(CHANCES) < chances).then_some(Some(chosen))
+        self.await_skip.is_chosen().then_some(Some(chosen))
     }
 
     /// Counts a sample. Returns whether its cost is measured.
@@ -331,26 +358,17 @@ impl Share {
         // At R / M no smaller than what was set. The cast saturates.
         let rate = (self.density.get() / left).max(set as f64 * one_in).ceil() as u64;
         let rate = rate.min(most).max(set);
-        self.rate.set(rate);
-        let one_in = one_in.min(rate as f64 / set.max(1) as f64).max(1.0);
         // A signal handler may interrupt this, and wait.
-        self.chances.set(CHANCES);
-        self.await_chances.set(CHANCES);
+        self.skip.set(1.0);
+        self.await_skip.set(1.0);
         compiler_fence(Ordering::Release);
-        let begun = Begun {
-            rate_of_chosen: (rate as f64 / one_in).ceil() as u64,
-            one_in,
-            always: rate.max((ALWAYS_NANOS as f64 * ticks) as u64),
-        };
-        self.begun.set(begun);
+        self.rate.set(rate);
         compiler_fence(Ordering::Release);
-        self.chances.set((CHANCES as f64 / one_in) as u64);
-        // Otherwise the rate may be 0, whose logarithm would set `errno`.
-        if one_in > 1.0 {
-            let chosen_await = ChosenAwait::of(begun);
-            self.chosen_await.set(chosen_await);
-            compiler_fence(Ordering::Release);
-            self.await_chances.set((CHANCES as f64 / chosen_await.one_in()) as u64);
+        match profile {
+            Profile::Block => {
+                self.set_begun(rate, one_in.min(rate as f64 / set.max(1) as f64).max(1.0), ticks)
+            }
+            Profile::Mutex => self.skip.set(rate as f64),
         }
         if set != 0 {
             let shared = &SHARED[profile as usize];
@@ -358,6 +376,25 @@ impl Share {
             if rate > shared.most.load(Ordering::Relaxed) {
                 shared.most.fetch_max(rate, Ordering::Relaxed);
             }
+        }
+    }
+
+    /// Sets how waits are sampled at the rate R, one in `one_in` of which is watched. All are watched before.
+    fn set_begun(&self, rate: u64, one_in: f64, ticks: f64) {
+        let begun = Begun {
+            rate_of_chosen: (rate as f64 / one_in).ceil() as u64,
+            one_in,
+            always: rate.max((ALWAYS_NANOS as f64 * ticks) as u64),
+        };
+        self.begun.set(begun);
+        compiler_fence(Ordering::Release);
+        self.skip.set(one_in);
+        // Otherwise the rate may be 0, whose logarithm would set `errno`.
+        if one_in > 1.0 {
+            let chosen_await = ChosenAwait::of(begun);
+            self.chosen_await.set(chosen_await);
+            compiler_fence(Ordering::Release);
+            self.await_skip.set(chosen_await.one_in());
         }
     }
 }

@@ -1,0 +1,92 @@
+//! Which of a thread's waits is chosen next: one in M on average, independent of all others.
+//!
+//! To draw a random number for each wait would take longer than all else that a wait costs which is not chosen. So the
+//! number of waits up to the next chosen one is drawn, as the heap profile does with bytes. If each wait is chosen with the
+//! probability p = 1 / M, that number k has the geometric distribution
+//!
+//! ```text
+//!   P(k or more) = (1 - p)^k        k = floor(ln u / ln(1 - p)), with u uniform in (0, 1]
+//! ```
+//!
+//! It has no memory: when M changes, a new number is drawn, whatever was left of the old one.
+
+use core::cell::Cell;
+
+use rtprof_runtime::random;
+
+/// The waits of one kind.
+#[repr(C)]
+pub(super) struct Skip {
+    /// The number of waits that pass before the next chosen one.
+    left: Cell<u32>,
+    /// 1 / ln(1 - p), which is negative; 0 if all are chosen.
+    scale: Cell<f64>,
+}
+
+impl Skip {
+    /// All are chosen.
+    pub(super) const fn none() -> Self {
+        Self { left: Cell::new(0), scale: Cell::new(0.0) }
+    }
+
+    /// Chooses one in `one_in` from now on. All, if that is 1 or less.
+    pub(super) fn set(&self, one_in: f64) {
+        // `ln_1p`, because 1 - p is rounded.
+        self.scale.set(if one_in > 1.0 { 1.0 / (-1.0 / one_in).ln_1p() } else { 0.0 });
+        self.draw();
+    }
+
+    /// Returns whether all are chosen.
+    #[inline]
+    pub(super) fn is_none(&self) -> bool {
+        self.scale.get() == 0.0
+    }
+
+    /// Returns whether this wait is chosen.
+    #[inline]
+    pub(super) fn is_chosen(&self) -> bool {
+        match self.left.get().checked_sub(1) {
+            Some(left) => {
+                self.left.set(left);
+                false
+            }
+            None => {
+                self.draw();
+                true
+            }
+        }
+    }
+
+    #[cold]
+    fn draw(&self) {
+        let scale = self.scale.get();
+        // The cast saturates.
+        self.left.set(if scale == 0.0 { 0 } else { (random::uniform().ln() * scale) as u32 });
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_in_so_many_is_chosen() {
+        random::reseed(62);
+        const N: u32 = 200_000;
+        for one_in in [1.0, 1.001, 1.5, 2.0, 10.0, 977.3] {
+            let skip = Skip::none();
+            skip.set(one_in);
+            let chosen: Vec<bool> = (0..N).map(|_| skip.is_chosen()).collect();
+            // Also right after a chosen one: they are independent.
+            let after: Vec<bool> = chosen.windows(2).filter(|pair| pair[0]).map(|pair| pair[1]).collect();
+            for waits in [&chosen, &after] {
+                let (n, p) = (waits.len() as f64, 1.0 / one_in);
+                let share = waits.iter().filter(|&&is_chosen| is_chosen).count() as f64 / n;
+                // 6 sigma, one run in 5e8; and the seed is fixed.
+                let sigma = (p * (1.0 - p) / n).sqrt();
+                assert!((share - p).abs() <= 6.0 * sigma, "one in {one_in}: {share} of {n}");
+            }
+            assert_eq!(skip.is_none(), one_in <= 1.0);
+        }
+    }
+}
