@@ -134,7 +134,7 @@ struct Cell {
     record: AtomicRef<BlockRecord>,
 }
 
-/// What a waiter notes for the thread that ends its wait.
+/// What a waiter notes for the thread that ends its wait. The default is that of a waiter that is not watched.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Note {
     /// Whether a wake must find it.
@@ -142,6 +142,21 @@ pub(crate) struct Note {
     /// How many waits this one stands for in the mutex profile; 0 if it is not recorded.
     pub(crate) weight: u64,
 }
+
+impl Note {
+    /// The word in a cell.
+    #[inline(always)]
+    fn word(self) -> u64 {
+        self.weight.min(!IS_WATCHED) | if self.is_watched { IS_WATCHED } else { 0 }
+    }
+
+    fn of_word(word: u64) -> Self {
+        Self { is_watched: word & IS_WATCHED != 0, weight: word & !IS_WATCHED }
+    }
+}
+
+/// The word of a waiter that is not watched.
+const UNWATCHED: u64 = 0;
 
 /// A thread that is about to wait.
 #[derive(Clone, Copy)]
@@ -217,8 +232,7 @@ impl Cell {
     }
 
     fn note(&self) -> Note {
-        let weight = self.weight.load(Ordering::Relaxed);
-        Note { is_watched: weight & IS_WATCHED != 0, weight: weight & !IS_WATCHED }
+        Note::of_word(self.weight.load(Ordering::Relaxed))
     }
 
     /// Takes the cell if it is free.
@@ -242,12 +256,15 @@ fn home_of(address: usize) -> usize {
 /// A waiter's cell. Plain data without a destructor, because a thread may be cancelled in its wait.
 #[derive(Clone, Copy)]
 pub(crate) struct SleeperCell {
-    home: usize,
-    distance: usize,
+    home: u16,
+    distance: u16,
     /// As in the cell.
     id: u32,
-    note: Note,
+    /// As in the cell.
+    weight: u64,
 }
+
+const _: () = assert!(CELLS <= 1 << 16, "a home is a u16, and a distance");
 
 impl Sleepers {
     #[cfg(not(loom))]
@@ -281,6 +298,7 @@ impl Sleepers {
     }
 
     /// Enters the current thread, which is about to wait. `None` if no cell is free. Calls `found` before the wait can be seen.
+    #[inline]
     pub(crate) fn enter(
         &self,
         Sleeper { address, bits, start, goroutine, note }: Sleeper,
@@ -294,14 +312,7 @@ impl Sleepers {
         let home = home_of(address);
         let distance = match hints.get(home, note.is_watched) {
             Some(distance) if self.cell(home, distance).take() => distance,
-            _ => {
-                let distance = self.take_free(home, note.is_watched).or_else(|| {
-                    self.free_abandoned();
-                    self.take_free(home, note.is_watched)
-                })?;
-                hints.set(home, note.is_watched, distance);
-                distance
-            }
+            _ => self.search(home, note.is_watched, hints)?,
         };
         let cell = self.cell(home, distance);
         // The order matters: see `each_at`. A signal handler may jump out of here, and the wait is left then: the home may be
@@ -313,9 +324,11 @@ impl Sleepers {
         cell.id.store(id, Ordering::Relaxed);
         let goroutine = goroutine.map_or(core::ptr::null_mut(), |own| (&raw const *own).cast_mut());
         cell.goroutine.store(goroutine, Ordering::Relaxed);
-        let weight = note.weight.min(!IS_WATCHED) | if note.is_watched { IS_WATCHED } else { 0 };
+        let weight = note.word();
         cell.weight.store(weight, Ordering::Relaxed);
-        cell.record.set(None);
+        if weight != UNWATCHED {
+            cell.record.set(None);
+        }
         cell.since.store(start, Ordering::Release);
         let more = u32::from(note.is_watched);
         let with_this =
@@ -324,10 +337,22 @@ impl Sleepers {
         if before != with_this(before) {
             self.home(home).change(with_this);
         }
-        let place = SleeperCell { home, distance, id, note };
+        let place = SleeperCell { home: home as u16, distance: distance as u16, id, weight };
         found(place);
         cell.address.store(address, Ordering::Release);
         Some(place)
+    }
+
+    /// Takes a free cell that no hint leads to, and returns how far from `home` it is.
+    #[cold]
+    #[inline(never)]
+    fn search(&self, home: usize, is_watched: bool, hints: &Hints) -> Option<usize> {
+        let distance = self.take_free(home, is_watched).or_else(|| {
+            self.free_abandoned();
+            self.take_free(home, is_watched)
+        })?;
+        hints.set(home, is_watched, distance);
+        Some(distance)
     }
 
     /// Takes a free cell, and returns how far from `home` it is. Watched waiters prefer even cells, others odd ones.
@@ -343,19 +368,40 @@ impl Sleepers {
     /// for another one, and not since.
     ///
     /// `None` also if the process was forked meanwhile, and the table was emptied.
+    #[inline]
     pub(crate) fn leave(&self, place: SleeperCell) -> Option<u64> {
         let cell = self.own(place)?;
+        if place.weight == UNWATCHED {
+            self.leave_unwatched(cell);
+            return None;
+        }
+        self.leave_watched(cell, place)
+    }
+
+    /// Leaves the cell of a waiter that is not watched: no thread is told how its wait has ended. So no compare-and-swap is
+    /// needed: it does not matter whether a wake takes the waiter in this moment.
+    #[inline(always)]
+    fn leave_unwatched(&self, cell: &Cell) {
+        if cell.since.load(Ordering::Relaxed) != LEFT {
+            cell.since.store(LEFT, Ordering::Release);
+            cell.address.store(FREE, Ordering::Release);
+        }
+    }
+
+    #[cold]
+    fn leave_watched(&self, cell: &Cell, place: SleeperCell) -> Option<u64> {
         let since = cell.since.swap(LEFT, Ordering::AcqRel);
         if since == LEFT {
             return None;
         }
-        self.free(cell, place.home);
-        (since & IS_WOKEN != 0 && place.note.is_watched).then_some(rounded(since))
+        self.free(cell, place.home.into());
+        (since & IS_WOKEN != 0 && place.weight & IS_WATCHED != 0).then_some(rounded(since))
     }
 
     /// As [`Sleepers::leave`], at the tick `now`, for a wait that another thread has ended: if none was charged for it, and
     /// that may be because another waiter was taken for this one, the next wake at the address is charged for it. `site` says
     /// where it was.
+    #[inline]
     pub(crate) fn leave_woken(
         &self,
         place: SleeperCell,
@@ -363,9 +409,25 @@ impl Sleepers {
         site: impl FnOnce() -> Option<&'static WaitSite>,
     ) -> Left {
         let Some(cell) = self.own(place) else { return Left::default() };
+        if place.weight == UNWATCHED {
+            self.leave_unwatched(cell);
+            return Left::default();
+        }
+        self.leave_woken_watched(cell, place, now, site)
+    }
+
+    #[cold]
+    fn leave_woken_watched(
+        &self,
+        cell: &Cell,
+        place: SleeperCell,
+        now: u64,
+        site: impl FnOnce() -> Option<&'static WaitSite>,
+    ) -> Left {
         let since = cell.since.load(Ordering::Acquire);
         let waited = now.saturating_sub(since);
-        if place.note.weight > 1 && since & IS_WOKEN == 0 && waited >= LEAST_SLEEP {
+        let Note { weight, .. } = Note::of_word(place.weight);
+        if weight > 1 && since & IS_WOKEN == 0 && waited >= LEAST_SLEEP {
             cell.site.set(site());
             cell.bits.store(age(now), Ordering::Relaxed);
             let owed = rounded(waited) | IS_OWED | IS_WOKEN;
@@ -375,13 +437,15 @@ impl Sleepers {
         }
         // Written before the kernel has woken this thread.
         let asks = cell.record.get();
-        let woken = self.leave(place);
+        let woken = self.leave_watched(cell, place);
         Left { woken, asks: asks.filter(|_| woken.is_some()) }
     }
 
     /// Returns the cell of a waiter; `None` if the table was emptied meanwhile.
+    #[inline(always)]
     fn own(&self, place: SleeperCell) -> Option<&Cell> {
-        Some(self.cell(place.home, place.distance)).filter(|cell| cell.id.load(Ordering::Relaxed) == place.id)
+        Some(self.cell(place.home.into(), place.distance.into()))
+            .filter(|cell| cell.id.load(Ordering::Relaxed) == place.id)
     }
 
     /// Frees a cell that the caller has marked as left.

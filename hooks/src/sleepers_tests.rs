@@ -176,11 +176,11 @@ fn a_waiter_that_is_not_watched_changes_no_home_and_has_its_turn() {
         sleepers.enter(sleeper(64, ANY, start, None, note), &hints, |_| ()).expect("there is room")
     };
     let first = enter(10, OTHER);
-    let home = sleepers.home(first.home).read();
+    let home = sleepers.home(first.home.into()).read();
     assert!(!sleepers.are_watched(64));
     assert_eq!(sleepers.leave(first), None);
     let first = enter(12, OTHER);
-    assert_eq!(sleepers.home(first.home).read(), home, "the same cell again");
+    assert_eq!(sleepers.home(first.home.into()).read(), home, "the same cell again");
     let watched = enter(20, CHOSEN);
     assert!(sleepers.are_watched(64));
     assert_eq!((first.distance % 2, watched.distance), (1, 0));

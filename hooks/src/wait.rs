@@ -5,10 +5,7 @@
 //! the condition.) [`charged`] reports what an unlock is charged.
 
 #[cfg(rtprof_interposed)]
-use rtprof_profiler::{
-    BlockKinds,
-    contention::{self, BlockChoice},
-};
+use rtprof_profiler::contention;
 use rtprof_runtime::hidden::{self, Calls};
 pub(crate) use rtprof_runtime::stack::SavedFrame;
 #[cfg(rtprof_interposed)]
@@ -20,7 +17,7 @@ pub(crate) use crate::primitive::goroutine::Goroutine;
 pub(crate) use crate::primitive::{clock, process, states};
 use crate::primitive::{goroutine, report};
 #[cfg(rtprof_interposed)]
-use crate::sleepers::{Note, Woken};
+use crate::sleepers::Woken;
 
 /// The shortest time that counts as a sleep, in ticks: about a microsecond. The kernel cannot put a thread to sleep and
 /// wake it in less, and a call that does not sleep takes a tenth of it.
@@ -70,9 +67,6 @@ pub(crate) struct Wait {
     /// The end of the wait so far: the tick of the last wake.
     until: u64,
     stake: Stake,
-    /// What was decided at its beginning ([`Wait::choose`]).
-    #[cfg(rtprof_interposed)]
-    choice: BlockChoice,
 }
 
 impl Wait {
@@ -98,8 +92,6 @@ impl Wait {
             start: 0,
             until: 0,
             stake: Stake::default(),
-            #[cfg(rtprof_interposed)]
-            choice: BlockChoice::UNWATCHED,
         }
     }
 
@@ -139,30 +131,6 @@ impl Wait {
             states::announce(goroutine, reason, wait.start);
         }
         wait
-    }
-
-    /// As [`Wait::begin`], for the wait of an interposed function, which began at the tick `start`. The function notes that it
-    /// waits ([`interpose::within`](crate::interpose::within)), because the program may leave it without a return.
-    #[cfg(rtprof_interposed)]
-    #[inline(always)]
-    pub(crate) fn begin_at(reason: WaitReason, start: u64) -> Self {
-        Self::begin_in_at(SavedFrame::here(), reason, start)
-    }
-
-    #[cfg(rtprof_interposed)]
-    fn begin_in_at(frame: SavedFrame, reason: WaitReason, start: u64) -> Self {
-        let mut wait = Self::prepare_in(frame, reason);
-        wait.is_running = true;
-        wait.start = start;
-        wait.until = start;
-        wait.park();
-        wait
-    }
-
-    /// The goroutine that waits.
-    #[cfg(rtprof_interposed)]
-    pub(crate) fn goroutine(&self) -> Option<&'static Goroutine> {
-        self.goroutine
     }
 
     fn start_time(&mut self) {
@@ -234,8 +202,6 @@ impl Wait {
             start: moved,
             until,
             stake,
-            #[cfg(rtprof_interposed)]
-            choice: BlockChoice::UNWATCHED,
         }
     }
 
@@ -261,34 +227,6 @@ impl Wait {
         self.unmark();
         if self.is_running {
             report::blocked(self.reason, clock::since(self.start, self.until));
-        }
-    }
-
-    /// Decides what the profiles need of this wait, which begins now. Returns what it notes for the thread that ends it.
-    ///
-    /// A wait must not take longer to begin because it is chosen. If it did, chosen waits would more often find that the event
-    /// has come before they sleep, and those that are recorded would not be like the others.
-    #[cfg(rtprof_interposed)]
-    #[inline]
-    pub(crate) fn choose(&mut self) -> Note {
-        let choice = contention::choose_wait(BlockKinds::of(self.reason));
-        self.choice = choice.block;
-        Note { is_watched: choice.is_watched(), weight: choice.mutex }
-    }
-
-    /// Reports the wait of an interposed function for which [`Wait::choose`] was called, with the caller's stack. The function
-    /// goes on at the tick `now`; another thread has ended the wait at `woken`. If that is not known, a wait is reported that
-    /// took longer than a sleep needs.
-    #[cfg(rtprof_interposed)]
-    pub(crate) fn end_chosen(mut self, woken: Option<u64>, now: u64) {
-        self.unmark();
-        let elapsed = clock::since(self.start, now);
-        if woken.is_none() && elapsed < LEAST_SLEEP {
-            return;
-        }
-        if contention::is_block_kind_on(BlockKinds::of(self.reason)) {
-            let cycles = woken.map_or(elapsed, |woken| clock::since(self.start, woken));
-            contention::chosen_block_event(self.choice, cycles, elapsed);
         }
     }
 

@@ -61,6 +61,17 @@ fn join_oneself() -> i32 {
     unsafe { libc::pthread_join(libc::pthread_self(), null_mut()) }
 }
 
+/// Returns the outcomes of a wait in a new thread, and of the wake that ends it.
+fn wait_that_is_ended() -> [(i64, i32); 2] {
+    let word = AtomicU32::new(1);
+    std::thread::scope(|scope| {
+        let wait = scope.spawn(|| outcome(|| futex(&word, libc::FUTEX_WAIT, 1, None)));
+        let wake = || outcome(|| futex(&word, libc::FUTEX_WAKE, 1, None));
+        let woken = std::iter::repeat_with(wake).find(|&(woken, _)| woken != 0).expect("it goes on for ever");
+        [wait.join().expect("it is woken"), woken]
+    })
+}
+
 /// Every function returns the same as the C library's function, and leaves the same `errno`.
 #[test]
 fn results_and_errors_are_those_of_the_c_library() {
@@ -107,10 +118,15 @@ fn results_and_errors_are_those_of_the_c_library() {
             (0, UNTOUCHED),
             (libc::EDEADLK.into(), UNTOUCHED),
         ];
-        assert_eq!(outcomes(), expected, "while nothing is recorded");
+        let ended = [(0, UNTOUCHED), (1, UNTOUCHED)];
+        let check = |when| {
+            assert_eq!(outcomes(), expected, "{when}");
+            assert_eq!(wait_that_is_ended(), ended, "{when}");
+        };
+        check("while nothing is recorded");
         record_everything();
-        assert_eq!(outcomes(), expected, "while waits are");
-        let trace = record(|| assert_eq!(outcomes(), expected, "while a trace is too"));
+        check("while waits are");
+        let trace = record(|| check("while a trace is too"));
         trace.assert_whole();
     });
 }

@@ -4,7 +4,6 @@
 //! wait ends when the function returns, and not when the condition was signalled.
 
 use core::ffi::{c_int, c_uint};
-use core::mem::ManuallyDrop;
 
 use libc::{pthread_cond_t, pthread_mutex_t, timespec};
 use rtprof_runtime::clock;
@@ -19,10 +18,11 @@ use rtprof_tracer::states;
 use super::forward::{Next, Versions, errno, function, set_errno};
 use super::futex::SLEEPERS;
 use super::locks;
+use super::wait::InterposedWait;
 use super::watch::unwatched;
 use super::within;
 use crate::sleepers::{self, Note, Sleeper};
-use crate::wait::{self, Wait};
+use crate::wait;
 
 type Of = unsafe extern "C" fn(*mut pthread_cond_t) -> c_int;
 type Init = unsafe extern "C" fn(*mut pthread_cond_t, *const libc::pthread_condattr_t) -> c_int;
@@ -188,7 +188,7 @@ fn interposed_wait(
     let start = sleepers::rounded(clock::ticks());
     within::enter_wait(mark.set());
     // A cancelled thread is unwound, and leaves its cell when it ends: see `within::thread_ends`.
-    let wait = ManuallyDrop::new(Wait::begin_at(WaitReason::CondWait, start));
+    let wait = InterposedWait::begin(WaitReason::CondWait, start);
     // No unlock ends this wait, and it is reported until the thread has the mutex again. So only a trace needs the wake.
     let (address, goroutine) = (condition.addr(), wait.goroutine());
     let sleeper = Sleeper { address, bits: c_uint::MAX, start, goroutine, note: Note::default() };
@@ -199,7 +199,7 @@ fn interposed_wait(
     if let Some(place) = place {
         SLEEPERS.leave(place);
     }
-    ManuallyDrop::into_inner(wait).end_if_slept();
+    wait.end_if_slept();
     within::leave_wait(&mark);
     set_errno(after);
     result

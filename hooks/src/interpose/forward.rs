@@ -3,6 +3,8 @@
 use core::arch::asm;
 use core::ffi::{c_int, c_long};
 
+pub(super) use rtprof_runtime::errno::{get as errno, set as set_errno};
+
 /// Makes a system call, and returns what the kernel returns: from -4095 to -1 it is a negated error number.
 ///
 /// # Safety
@@ -40,22 +42,16 @@ pub(super) unsafe fn system_call(number: c_long, arguments: [usize; 6]) -> isize
 const LEAST_ERROR: isize = -4095;
 
 /// Converts the kernel's `result` into the C library's, and sets `errno` on an error.
+#[inline]
 pub(super) extern "C" fn returned(result: isize) -> c_long {
-    if (LEAST_ERROR..0).contains(&result) {
-        set_errno(-result as c_int);
-        return -1;
-    }
-    result as c_long
+    if (LEAST_ERROR..0).contains(&result) { failed(result) } else { result as c_long }
 }
 
-pub(super) fn errno() -> c_int {
-    // SAFETY: the location belongs to this thread and is always valid.
-    unsafe { *libc::__errno_location() }
-}
-
-pub(super) fn set_errno(value: c_int) {
-    // SAFETY: the location belongs to this thread and is always valid.
-    unsafe { *libc::__errno_location() = value };
+#[cold]
+#[inline(never)]
+fn failed(result: isize) -> c_long {
+    set_errno(-result as c_int);
+    -1
 }
 
 /// The next definition of a function that this crate defines, in the order in which the loader searches: the C library's, or

@@ -5,7 +5,6 @@
 //! stack, so that every system call works as before, `clone` too.
 
 use core::ffi::{c_int, c_long};
-use core::mem::ManuallyDrop;
 
 use rtprof_profiler::contention;
 use rtprof_runtime::clock;
@@ -19,11 +18,12 @@ use rtprof_runtime::wait_site;
 use rtprof_tracer::states;
 
 use super::forward::{errno, returned, set_errno, system_call};
+use super::wait::{InterposedWait, KeptErrno};
 use super::watch::unwatched;
 use super::within;
 use super::yields;
 use crate::sleepers::{self, Left, Sleeper, Sleepers};
-use crate::wait::{self, Wait};
+use crate::wait;
 
 /// `long syscall(long number, ...)`
 ///
@@ -40,13 +40,14 @@ pub(crate) unsafe extern "C-unwind" fn syscall(
     e: usize,
     f: usize,
 ) -> c_long {
-    // Signal handlers and debuggers unwind from here: the stack stays as the caller has left it, to the end.
+    // Signal handlers and debuggers unwind from here: the stack stays as the caller has left it, to the end. The address of
+    // the listeners is read from the global offset table, because in a shared library they may belong to another object.
     #[cfg(target_arch = "x86_64")]
     core::arch::naked_asm!(
         ".cfi_startproc",
         "endbr64",
         "cmp rdi, {futex_number}",
-        "je {futex}",
+        "je 3f",
         "mov rax, rdi",
         "mov rdi, rsi",
         "mov rsi, rdx",
@@ -61,9 +62,32 @@ pub(crate) unsafe extern "C-unwind" fn syscall(
         "2:",
         "mov rdi, rax",
         "jmp {returned}",
+        "3:",
+        "mov rax, [rip + {listeners}@GOTPCREL]",
+        "cmp dword ptr [rax], 0",
+        "jne {futex}",
+        "mov rax, rdi",
+        "mov rdi, rsi",
+        "mov rsi, rdx",
+        "mov rdx, rcx",
+        "mov r10, r8",
+        "mov r8, r9",
+        "mov r9, [rsp + 8]",
+        "syscall",
+        "mov rcx, [rip + {listeners}@GOTPCREL]",
+        "cmp dword ptr [rcx], 0",
+        "jne 4f",
+        "cmp rax, -4095",
+        "jae 2b",
+        "ret",
+        "4:",
+        "mov rdi, rax",
+        "jmp {futex_returned}",
         ".cfi_endproc",
         futex_number = const libc::SYS_futex,
+        listeners = sym listeners::LISTENERS,
         futex = sym interposed_futex,
+        futex_returned = sym unwatched_futex_returned,
         returned = sym returned,
     );
     #[cfg(target_arch = "aarch64")]
@@ -72,10 +96,7 @@ pub(crate) unsafe extern "C-unwind" fn syscall(
         // `bti c`, for assemblers that do not know it.
         "hint #34",
         "cmp x0, {futex_number}",
-        // Not `b.eq {futex}`: a conditional branch reaches no further than 1 MiB.
-        "b.ne 2f",
-        "b {futex}",
-        "2:",
+        "b.eq 4f",
         "mov x8, x0",
         "mov x0, x1",
         "mov x1, x2",
@@ -84,14 +105,37 @@ pub(crate) unsafe extern "C-unwind" fn syscall(
         "mov x4, x5",
         "mov x5, x6",
         "svc 0",
+        "2:",
         "cmn x0, 4095",
         "b.cs 3f",
         "ret",
         "3:",
         "b {returned}",
+        "4:",
+        "adrp x16, :got:{listeners}",
+        "ldr x16, [x16, :got_lo12:{listeners}]",
+        "ldr w17, [x16]",
+        "cbz w17, 5f",
+        // Not a conditional branch, which reaches no further than 1 MiB.
+        "b {futex}",
+        "5:",
+        "mov x8, x0",
+        "mov x0, x1",
+        "mov x1, x2",
+        "mov x2, x3",
+        "mov x3, x4",
+        "mov x4, x5",
+        "mov x5, x6",
+        "svc 0",
+        // The kernel has left it alone.
+        "ldr w17, [x16]",
+        "cbz w17, 2b",
+        "b {futex_returned}",
         ".cfi_endproc",
         futex_number = const libc::SYS_futex,
+        listeners = sym listeners::LISTENERS,
         futex = sym interposed_futex,
+        futex_returned = sym unwatched_futex_returned,
         returned = sym returned,
     );
 }
@@ -109,12 +153,11 @@ enum Operation {
 
 impl Operation {
     fn of(operation: usize, value: usize, bits: usize) -> Self {
-        let flags = libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME;
         let count = value as u32;
-        match operation as c_int & !flags {
+        match operation as c_int & !FLAGS {
+            libc::FUTEX_WAIT_BITSET => Self::Wait { bits: bits as u32 },
             // The last two wait for a lock that the kernel hands over.
             libc::FUTEX_WAIT | libc::FUTEX_LOCK_PI | FUTEX_LOCK_PI2 => Self::Wait { bits: ANY },
-            libc::FUTEX_WAIT_BITSET => Self::Wait { bits: bits as u32 },
             // Threads that are requeued instead of woken appear to wake by themselves.
             libc::FUTEX_WAKE | libc::FUTEX_REQUEUE | libc::FUTEX_CMP_REQUEUE | libc::FUTEX_WAKE_OP => {
                 Self::Wake { count, bits: ANY }
@@ -133,6 +176,16 @@ const FUTEX_LOCK_PI2: c_int = 13;
 /// `FUTEX_BITSET_MATCH_ANY`
 const ANY: u32 = u32::MAX;
 
+/// Returns from a futex call at whose beginning nothing was recorded. Recording may have begun meanwhile.
+extern "C-unwind" fn unwatched_futex_returned(result: isize) -> c_long {
+    unwatched(|| returned(result))
+}
+
+/// A futex call while something is recorded: a wake, which is hardly more than the system call if it is of no interest, or
+/// another call.
+///
+/// # Safety
+/// As the system call.
 unsafe extern "C-unwind" fn interposed_futex(
     number: c_long,
     word: usize,
@@ -142,39 +195,62 @@ unsafe extern "C-unwind" fn interposed_futex(
     word_2: usize,
     bits: usize,
 ) -> c_long {
+    if operation as c_int & !FLAGS != libc::FUTEX_WAKE || is_wake_of_interest(word) {
+        // SAFETY: the arguments are those of the caller.
+        return unsafe { interposed_operation(number, word, operation, value, timeout, word_2, bits) };
+    }
+    // SAFETY: as above.
+    returned(unsafe { system_call(number, [word, operation, value, timeout, word_2, bits]) })
+}
+
+/// Bits of an operation that make no difference here.
+const FLAGS: c_int = libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME;
+
+/// # Safety
+/// As the system call.
+#[inline(never)]
+unsafe extern "C-unwind" fn interposed_operation(
+    number: c_long,
+    word: usize,
+    operation: usize,
+    value: usize,
+    timeout: usize,
+    word_2: usize,
+    bits: usize,
+) -> c_long {
     // SAFETY: the arguments are those that the caller has passed to `syscall`.
-    let call = || returned(unsafe { system_call(number, [word, operation, value, timeout, word_2, bits]) });
+    let call = move || unsafe { system_call(number, [word, operation, value, timeout, word_2, bits]) };
     match Operation::of(operation, value, bits) {
         Operation::Wait { bits } if listeners::are_any() => interposed_wait(word, bits, call),
-        Operation::Wait { .. } => unwatched(call),
+        Operation::Wait { .. } => unwatched(|| returned(call())),
         Operation::Wake { count, bits } => {
-            if listeners::are_any() && is_wake_of_interest(word) {
+            if is_wake_of_interest(word) {
                 interposed_wake(word, count, bits);
             }
-            call()
+            returned(call())
         }
-        Operation::Other => call(),
+        Operation::Other => returned(call()),
     }
 }
 
-#[cold]
+// Not cold: a server is here 100,000 times a second, and the compiler inlines little into cold functions.
 #[inline(never)]
-fn interposed_wait(word: usize, bits: u32, call: impl FnOnce() -> c_long) -> c_long {
+fn interposed_wait(word: usize, bits: u32, call: impl FnOnce() -> isize) -> c_long {
     let mark = FrameMark::new();
     if within::is_hidden(&mark) {
-        return call();
+        return returned(call());
     }
-    let before = errno();
+    let before = KeptErrno::new();
     within::enter_wait(mark.set());
     let start = sleepers::rounded(yields::start_of_wait());
-    let mut wait = ManuallyDrop::new(Wait::begin_at(WaitReason::Sync, start));
-    let note = wait.choose();
+    let wait = InterposedWait::begin(WaitReason::Sync, start);
+    let (note, choice) = wait.choose();
     let sleeper = Sleeper { address: word, bits, start, goroutine: wait.goroutine(), note };
     let place = within::enter_cell(sleeper);
-    set_errno(before);
+    before.restore();
     let result = call();
-    let after = errno();
     let now = clock::ticks();
+    let after = KeptErrno::new();
     let left = match place {
         Some(place) if result == 0 => SLEEPERS.leave_woken(place, now, wait_site::here),
         Some(place) => Left { woken: SLEEPERS.leave(place), asks: None },
@@ -185,13 +261,16 @@ fn interposed_wait(word: usize, bits: u32, call: impl FnOnce() -> c_long) -> c_l
     }
     match left.woken {
         // The word had changed before, so the thread has not slept.
-        None if result == -1 && after == libc::EAGAIN => drop(ManuallyDrop::into_inner(wait)),
-        woken => ManuallyDrop::into_inner(wait).end_chosen(woken, now),
+        None if result == REFUSED => wait.unmark(),
+        woken => wait.end_chosen(choice, woken, now),
     }
     within::leave_wait(&mark);
-    set_errno(after);
-    result
+    after.restore();
+    returned(result)
 }
+
+/// What the kernel returns if the word has another value than the caller expects.
+const REFUSED: isize = -(libc::EAGAIN as isize);
 
 /// Whether a wake of threads that wait at this address must be recorded: for a profile, or for a trace.
 #[inline]
@@ -200,7 +279,6 @@ pub(super) fn is_wake_of_interest(address: usize) -> bool {
 }
 
 /// Records a wake, before the kernel makes it: the trace must not show the effect before the cause.
-#[cold]
 #[inline(never)]
 fn interposed_wake(word: usize, count: u32, bits: u32) {
     if hidden::is_hidden(Calls::WAKES) {

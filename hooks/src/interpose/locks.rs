@@ -12,7 +12,6 @@
 
 use core::cell::Cell;
 use core::ffi::{c_int, c_uint};
-use core::mem::ManuallyDrop;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use libc::{pthread_mutex_t, timespec};
@@ -29,11 +28,12 @@ use rtprof_tracer::states;
 use super::forward::{Next, errno, function, is_of_c_library, set_errno};
 use super::futex::{SLEEPERS, is_wake_of_interest};
 use super::mutex;
+use super::wait::InterposedWait;
 use super::watch::unwatched;
 use super::within;
 use crate::account::Charge;
 use crate::sleepers::{self, Sleeper};
-use crate::wait::{self, Wait};
+use crate::wait;
 
 type Of = unsafe extern "C-unwind" fn(*mut pthread_mutex_t) -> c_int;
 type Timed = unsafe extern "C-unwind" fn(*mut pthread_mutex_t, *const timespec) -> c_int;
@@ -166,8 +166,8 @@ fn interposed_wait(mutex: *mut pthread_mutex_t, call: impl FnOnce() -> c_int) ->
     let mark = FrameMark::new();
     within::enter_wait(mark.set());
     let start = sleepers::rounded(clock::ticks());
-    let mut wait = ManuallyDrop::new(Wait::begin_at(WaitReason::MutexLock, start));
-    let note = wait.choose();
+    let wait = InterposedWait::begin(WaitReason::MutexLock, start);
+    let (note, choice) = wait.choose();
     let (address, goroutine) = (mutex.addr(), wait.goroutine());
     let sleeper = Sleeper { address, bits: c_uint::MAX, start, goroutine, note };
     let place = within::enter_cell(sleeper);
@@ -178,7 +178,7 @@ fn interposed_wait(mutex: *mut pthread_mutex_t, call: impl FnOnce() -> c_int) ->
     // In a timeout the time after the last charge counts too. Without a charge, the unlock came before this thread was in the
     // table, or the holder ended without one.
     let charged = place.and_then(|place| SLEEPERS.leave(place)).filter(|_| result == 0);
-    ManuallyDrop::into_inner(wait).end_chosen(charged, now);
+    wait.end_chosen(choice, charged, now);
     within::leave_wait(&mark);
     set_errno(after);
     result

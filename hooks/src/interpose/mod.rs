@@ -9,7 +9,7 @@
 //!   std, parking_lot, crossbeam, tokio ──► syscall(SYS_futex, ..) ──┐
 //!   std::thread::spawn, C libraries ─────► pthread_create ──────────┼─► unwatched ─► as in the C library
 //!   std::thread::sleep, JoinHandle::join ► nanosleep, pthread_join ─┘
-//!                                                                   └─► Wait ─► the call ─► Wait::end, as of our own locks
+//!                                                                   └─► InterposedWait ─► the call ─► its end is reported
 //!   files, sockets, mio, processes ──────► read, recv, epoll_wait ──┬─► as in the C library
 //!                                                                   └─► interposed_io ─► the call ─► recorded, if it was long
 //! ```
@@ -57,6 +57,7 @@ mod processes;
 mod sleeps;
 mod sockets;
 mod threads;
+mod wait;
 mod watch;
 pub(crate) mod within;
 mod yields;

@@ -1,7 +1,5 @@
 //! Reporting of a call that may wait as a wait of the current thread.
 
-use core::mem::ManuallyDrop;
-
 use rtprof_runtime::clock;
 use rtprof_runtime::goroutine;
 use rtprof_runtime::listeners;
@@ -9,8 +7,9 @@ use rtprof_runtime::stack::frame_mark::FrameMark;
 use rtprof_tracer::states;
 
 use super::forward::{errno, set_errno};
+use super::wait::InterposedWait;
 use super::within;
-use crate::wait::{Wait, WaitReason};
+use crate::wait::WaitReason;
 
 /// Makes `call`, and reports how long it has waited.
 ///
@@ -56,11 +55,11 @@ fn interposed_call<R>(reason: WaitReason, call: impl FnOnce() -> R) -> R {
     // A thread that is cancelled in the call is unwound, without a destructor of ours. Until it ends, its goroutine is
     // marked as waiting in this frame, which does not exist any more: a goroutine snapshot may show a wrong stack, read
     // from memory that still belongs to the thread.
-    let wait = ManuallyDrop::new(Wait::begin_at(reason, clock::ticks()));
+    let wait = InterposedWait::begin(reason, clock::ticks());
     set_errno(before);
     let result = call();
     let after = errno();
-    ManuallyDrop::into_inner(wait).end_if_slept();
+    wait.end_if_slept();
     within::leave_wait(&mark);
     set_errno(after);
     result

@@ -45,10 +45,18 @@ impl Parked {
     }
 
     /// Notes that the goroutine waits no more. Called by the goroutine itself, which then executes a fence and checks
-    /// for a current snapshot.
+    /// for a current snapshot. Returns what [`Parked::ended`] needs.
     #[inline]
-    pub(crate) fn end(&self) {
+    pub(crate) fn end(&self) -> usize {
+        let ip = self.ip.load(Ordering::Relaxed);
         self.ip.store(0, Ordering::Relaxed);
+        ip
+    }
+
+    /// Returns where the goroutine has waited, for which [`Parked::end`] has returned `ip`; `None` as for
+    /// [`Parked::read`]. Called by the goroutine itself.
+    pub(crate) fn ended(&self, ip: usize) -> Option<ParkedAt> {
+        if ip == 0 { None } else { self.read_others(ip) }
     }
 
     /// Returns whether the goroutine waits.
@@ -60,10 +68,14 @@ impl Parked {
     /// Returns where the goroutine waits, or `None` if it does not wait or the words are half written.
     #[inline]
     pub(crate) fn read(&self) -> Option<ParkedAt> {
-        let ip = self.ip.load(Ordering::Acquire);
-        if ip == 0 {
-            return None;
+        match self.ip.load(Ordering::Acquire) {
+            0 => None,
+            ip => self.read_others(ip),
         }
+    }
+
+    #[inline]
+    fn read_others(&self, ip: usize) -> Option<ParkedAt> {
         let (sp, fp) = (self.sp.load(Ordering::Relaxed), self.fp.load(Ordering::Relaxed));
         let at = ParkedAt { frame: SavedFrame { ip, sp, fp }, end: self.end.load(Ordering::Relaxed) };
         (self.check.load(Ordering::Relaxed) == at.check()).then_some(at)

@@ -141,17 +141,18 @@ impl Snapshots {
     }
 
     /// Called by a goroutine that was parked and is about to run, after [`Parked::end`]. If there is a current snapshot
-    /// that lacks the goroutine, `record` adds it. Without `record`, this only waits for a thread that reads its stack.
+    /// that lacks the goroutine, the function that `record` returns adds it. If it returns none, this only waits for a
+    /// thread that reads its stack.
     #[inline]
-    pub(crate) fn before_running(
+    pub(crate) fn before_running<F: FnOnce()>(
         &self,
         own: &Progress,
         process: impl Fn() -> u32,
-        record: Option<impl FnOnce()>,
+        record: impl FnOnce() -> Option<F>,
     ) {
         fence(Ordering::SeqCst);
         if self.current.load(Ordering::Acquire) != 0 {
-            self.join(own, process, record);
+            self.join(own, process, record());
         }
     }
 

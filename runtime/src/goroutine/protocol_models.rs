@@ -45,7 +45,7 @@ impl World {
     fn wait(&self) {
         self.parked.begin(AT);
         self.parked.end();
-        self.snapshots.before_running(&self.progress, || PROCESS, Some(|| self.record()));
+        self.snapshots.before_running(&self.progress, || PROCESS, || Some(|| self.record()));
         self.stack.with_mut(|stack| unsafe { *stack += 1 });
     }
 

@@ -78,6 +78,7 @@ pub(crate) struct Thread {
 impl Goroutine {
     /// Returns its id, which no other goroutine of this process ever has. Ids begin at 1, the main thread's. Go:
     /// `goid`.
+    #[inline]
     pub fn id(&self) -> u64 {
         self.id.load(Relaxed)
     }

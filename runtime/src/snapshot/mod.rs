@@ -163,20 +163,20 @@ impl Goroutine {
     /// stack is being read. Safe to call in a hook.
     #[inline]
     pub fn unpark(&self) {
-        let at = self.parked().read();
-        self.parked().end();
+        let ip = self.parked().end();
         // `None` if a wait within this one has cleared the frame. Or another thread has: if this thread was mistaken
         // for dead, its slot serves another thread, which has not waited for the reader of this thread's stack.
-        let record = at.map(|at| {
-            move || {
+        let record = || {
+            let at = self.parked().ended(ip)?;
+            Some(move || {
                 // The guard restores `errno`.
                 let _hook = Hook::enter();
                 // SAFETY: the frame is one of this thread's callers.
                 if with_room(|| unsafe { record_parked(self, self.id(), at) }).is_none() {
                     add_marker(self, self.id(), Seen::Waiting, marker::stack_not_captured);
                 }
-            }
-        });
+            })
+        };
         SNAPSHOTS.before_running(self.progress(), own_process, record);
     }
 }
