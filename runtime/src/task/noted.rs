@@ -101,6 +101,12 @@ impl NotedSeen {
         self.with(Flag::IsForeign, false) == Self::NOTHING
     }
 
+    /// Returns whether the block profile leaves out the wait after the last poll, and the poll has left nothing else.
+    #[inline]
+    pub(super) fn is_left_out(self) -> bool {
+        self.with(Flag::OtherSide, false) == Self::NOTHING.with(Flag::IsLeftOut, true)
+    }
+
     #[inline]
     pub(super) fn has(self, flag: Flag) -> bool {
         self.0 & flag as u32 != 0

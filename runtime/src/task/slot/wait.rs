@@ -76,9 +76,10 @@ pub(super) struct Wait {
 
 impl Task {
     /// Begins a poll that needs notes: stacks are wanted, or the last poll has left notes, or the task was not woken.
-    /// `before` is the task's previous state. Returns its wait if, as far as is known, the poll does not end it.
+    /// `before` is the task's previous state, `choice` the result of [`Task::choose`], if that was called. Returns its wait if,
+    /// as far as is known, the poll does not end it.
     #[inline(never)]
-    pub(super) fn resume(&self, before: Doing) -> Option<Wait> {
+    pub(super) fn resume(&self, before: Doing, choice: Option<bool>) -> Option<Wait> {
         let noted = self.awaits.noted().get();
         let may_wait_on = before.has_waker() && !before.is_woken();
         let waits_on = may_wait_on && !noted.has(Flag::IsForeign) && !noted.has(Flag::HasPanicked);
@@ -91,7 +92,7 @@ impl Task {
         if request::is_on() {
             let is_left_out = match waits_on {
                 true => noted.has(Flag::IsLeftOut),
-                false => !self.choose(),
+                false => !choice.unwrap_or_else(|| self.choose()),
             };
             let notes_stacks = !is_left_out || request::has_every_poll();
             // Else the same side as before, so that a leaf that has a clone of the waker need not clone it again.
@@ -109,7 +110,7 @@ impl Task {
 
     /// Has it decided what becomes of the next wait. Returns `false` if the block profile leaves it out.
     #[inline]
-    fn choose(&self) -> bool {
+    pub(super) fn choose(&self) -> bool {
         let is_asked = request::has_only_waits();
         let choice = match OBSERVER.get().filter(|_| is_asked) {
             Some(observer) => (observer.choose)(),
@@ -124,12 +125,13 @@ impl Task {
     /// Ends a poll after which the task waits, perhaps still for what it waited for before.
     #[inline]
     pub(super) fn begin_wait(&self, before: Option<Wait>) {
-        if self.awaits.noted().get().has(Flag::WaitsOn) && !self.has_moved_on(before) {
+        let noted = self.awaits.noted().get();
+        if noted.has(Flag::WaitsOn) && !self.has_moved_on(before) {
             return;
         }
         let now = clock::ticks();
         self.since.store(now, Ordering::Release);
-        if request::is_on() {
+        if request::is_on() && !(noted.is_left_out() && request::has_only_waits()) {
             self.note_end_of_poll(now);
         }
     }
