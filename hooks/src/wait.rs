@@ -288,7 +288,7 @@ pub(crate) fn charged(charge: Charge) {
     }
 }
 
-/// Reports an unlock that ends waits which were [chosen](Wait::choose), with the caller's stack.
+/// Reports an unlock that ends waits which were chosen at their beginning, with the caller's stack.
 #[cfg(all(rtprof_interposed, not(target_feature = "crt-static")))]
 #[inline]
 pub(crate) fn charged_for_chosen(charge: Charge) {

@@ -9,6 +9,7 @@
 //!
 //! None: see [`crate::stack::table`].
 
+use crate::errno;
 use crate::stack::kept::{Frames, KeptStack, NotedStack};
 use crate::stack::scratch::with_frames;
 use crate::stack::table::Table;
@@ -37,7 +38,8 @@ pub(crate) fn open() {
 /// call in a hook.
 #[inline]
 pub fn here() -> Option<&'static WaitSite> {
-    with_room(|| find(&SITES)).flatten()
+    // The kernel may refuse memory for another site.
+    errno::kept(|| with_room(|| find(&SITES)).flatten())
 }
 
 #[inline(never)]

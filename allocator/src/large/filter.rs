@@ -26,7 +26,7 @@ impl Filter {
     /// The count for keys with this hash.
     #[inline]
     pub(super) fn count(&self, hash: usize) -> &AtomicU8 {
-        // Other bits than those that choose a group: the lowest ones.
+        // Other bits than those that choose a group in the first levels: the lowest ones.
         &self.counts[(hash >> 20) % COUNTS]
     }
 }

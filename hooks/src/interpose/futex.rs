@@ -1,8 +1,9 @@
 //! `syscall`, by which std, parking_lot and crossbeam call the kernel's futex: they wait until a word in memory
 //! changes, and wake the threads that wait for it.
 //!
-//! The function is the C library's, instruction by instruction, with one comparison added. It keeps nothing on the
-//! stack, so that every system call works as before, `clone` too.
+//! The function is the C library's, instruction by instruction, with one comparison added, and in calls of the futex two
+//! looks at the listeners: before the call, and after it, because recording may have begun while the thread slept. It keeps
+//! nothing on the stack, so that every system call works as before, `clone` too.
 
 use core::ffi::{c_int, c_long};
 

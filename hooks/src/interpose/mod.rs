@@ -25,7 +25,7 @@
 //! | `cancellation` | `pthread_setcanceltype` | nothing, and nothing of a thread that may be cancelled anywhere |
 //! | `yields` | `sched_yield` | nothing by itself: a lock that yields before it sleeps has waited since |
 //!
-//! While nothing is recorded a call costs a load, a branch and a jump more than before. The creation of threads is
+//! While nothing is recorded a call costs a load, a branch and a jump more than before; a futex call two loads. The creation of threads is
 //! always recorded, as with `rtprof::thread`.
 //!
 //! # Rules

@@ -247,19 +247,16 @@ impl Share {
         if self.set.get() != set || self.skip.is_none() {
             return (None, true);
         }
-        (Some(self.begun.get()), self.skip.is_chosen())
+        (Some(self.begun.get()), self.skip.choose().is_some())
     }
 
     /// Returns, of a wait of the mutex profile, how many waits it stands for; 0 if it is not chosen.
     #[inline]
     pub(super) fn begin_for_mutex(&self) -> u64 {
         self.watchable.set(self.watchable.get().saturating_add(1));
-        let fraction = self.count_event(|_| Demand { of: 1, is_longer: false });
-        // Also while the fraction changes.
-        if self.skip.is_none() {
-            return 1;
-        }
-        if self.skip.is_chosen() { fraction } else { 0 }
+        self.count_event(|_| Demand { of: 1, is_longer: false });
+        // The cast is exact up to 2^53.
+        self.skip.choose().map_or(0, |one_in| one_in as u64)
     }
 
     /// As [`begin_await`].
@@ -270,7 +267,7 @@ impl Share {
             return Some(None);
         }
         let chosen = self.chosen_await.get();
-        self.await_skip.is_chosen().then_some(Some(chosen))
+        self.await_skip.choose().map(|_| Some(chosen))
     }
 
     /// Counts a sample. Returns whether its cost is measured.

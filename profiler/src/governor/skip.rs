@@ -11,58 +11,71 @@
 //! It has no memory: when M changes, a new number is drawn, whatever was left of the old one.
 
 use core::cell::Cell;
+use core::sync::atomic::{Ordering, compiler_fence};
 
 use rtprof_runtime::random;
 
 /// The waits of one kind.
+///
+/// A signal handler may wait between any two instructions, and its wait may even lead to another M. So M is one word, from
+/// which the rest is computed, and while it changes all waits are chosen.
 #[repr(C)]
 pub(super) struct Skip {
     /// The number of waits that pass before the next chosen one.
     left: Cell<u32>,
-    /// 1 / ln(1 - p), which is negative; 0 if all are chosen.
-    scale: Cell<f64>,
+    /// M. If it is at most 1, all are chosen.
+    one_in: Cell<f64>,
 }
 
 impl Skip {
     /// All are chosen.
     pub(super) const fn none() -> Self {
-        Self { left: Cell::new(0), scale: Cell::new(0.0) }
+        Self { left: Cell::new(0), one_in: Cell::new(1.0) }
     }
 
     /// Chooses one in `one_in` from now on. All, if that is 1 or less.
     pub(super) fn set(&self, one_in: f64) {
-        // `ln_1p`, because 1 - p is rounded.
-        self.scale.set(if one_in > 1.0 { 1.0 / (-1.0 / one_in).ln_1p() } else { 0.0 });
-        self.draw();
+        self.one_in.set(1.0);
+        compiler_fence(Ordering::Release);
+        self.left.set(draw(one_in));
+        compiler_fence(Ordering::Release);
+        self.one_in.set(one_in);
     }
 
     /// Returns whether all are chosen.
     #[inline]
     pub(super) fn is_none(&self) -> bool {
-        self.scale.get() == 0.0
+        self.one_in.get() <= 1.0
     }
 
-    /// Returns whether this wait is chosen.
+    /// Returns M if this wait is chosen.
     #[inline]
-    pub(super) fn is_chosen(&self) -> bool {
+    pub(super) fn choose(&self) -> Option<f64> {
+        let one_in = self.one_in.get();
+        if one_in <= 1.0 {
+            return Some(1.0);
+        }
         match self.left.get().checked_sub(1) {
             Some(left) => {
                 self.left.set(left);
-                false
+                None
             }
             None => {
-                self.draw();
-                true
+                self.left.set(draw(one_in));
+                Some(one_in)
             }
         }
     }
+}
 
-    #[cold]
-    fn draw(&self) {
-        let scale = self.scale.get();
-        // The cast saturates.
-        self.left.set(if scale == 0.0 { 0 } else { (random::uniform().ln() * scale) as u32 });
+/// Draws the number of waits that pass before the next chosen one.
+#[cold]
+fn draw(one_in: f64) -> u32 {
+    if one_in <= 1.0 {
+        return 0;
     }
+    // `ln_1p`, because 1 - p is rounded. The cast saturates.
+    (random::uniform().ln() / (-1.0 / one_in).ln_1p()) as u32
 }
 
 #[cfg(all(test, not(loom)))]
@@ -76,7 +89,7 @@ mod tests {
         for one_in in [1.0, 1.001, 1.5, 2.0, 10.0, 977.3] {
             let skip = Skip::none();
             skip.set(one_in);
-            let chosen: Vec<bool> = (0..N).map(|_| skip.is_chosen()).collect();
+            let chosen: Vec<bool> = (0..N).map(|_| skip.choose().is_some()).collect();
             // Also right after a chosen one: they are independent.
             let after: Vec<bool> = chosen.windows(2).filter(|pair| pair[0]).map(|pair| pair[1]).collect();
             for waits in [&chosen, &after] {

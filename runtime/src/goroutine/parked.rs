@@ -26,6 +26,13 @@ pub(crate) struct ParkedAt {
     pub(crate) end: usize,
 }
 
+/// Two words of a wait that is over: the others are read only if a snapshot needs them.
+#[derive(Clone, Copy)]
+pub(crate) struct Ended {
+    ip: usize,
+    sp: usize,
+}
+
 impl ParkedAt {
     fn check(self) -> usize {
         let SavedFrame { ip, sp, fp } = self.frame;
@@ -47,16 +54,17 @@ impl Parked {
     /// Notes that the goroutine waits no more. Called by the goroutine itself, which then executes a fence and checks
     /// for a current snapshot. Returns what [`Parked::ended`] needs.
     #[inline]
-    pub(crate) fn end(&self) -> usize {
-        let ip = self.ip.load(Ordering::Relaxed);
+    pub(crate) fn end(&self) -> Ended {
+        let ended = Ended { ip: self.ip.load(Ordering::Relaxed), sp: self.sp.load(Ordering::Relaxed) };
         self.ip.store(0, Ordering::Relaxed);
-        ip
+        ended
     }
 
-    /// Returns where the goroutine has waited, for which [`Parked::end`] has returned `ip`; `None` as for
-    /// [`Parked::read`]. Called by the goroutine itself.
-    pub(crate) fn ended(&self, ip: usize) -> Option<ParkedAt> {
-        if ip == 0 { None } else { self.read_others(ip) }
+    /// Returns where the goroutine has waited until [`Parked::end`]. `None` as for [`Parked::read`], and if a signal handler has
+    /// waited since and has overwritten the words. Called by the goroutine itself.
+    pub(crate) fn ended(&self, Ended { ip, sp }: Ended) -> Option<ParkedAt> {
+        // The handler's wait in the same function has the same instruction, but not the same stack pointer.
+        if ip == 0 { None } else { self.read_others(ip).filter(|at| at.frame.sp == sp) }
     }
 
     /// Returns whether the goroutine waits.

@@ -163,11 +163,11 @@ impl Goroutine {
     /// stack is being read. Safe to call in a hook.
     #[inline]
     pub fn unpark(&self) {
-        let ip = self.parked().end();
-        // `None` if a wait within this one has cleared the frame. Or another thread has: if this thread was mistaken
+        let ended = self.parked().end();
+        // `None` if a wait within this one has cleared the frame, or one of a signal handler has replaced it. Or another thread has: if this thread was mistaken
         // for dead, its slot serves another thread, which has not waited for the reader of this thread's stack.
         let record = || {
-            let at = self.parked().ended(ip)?;
+            let at = self.parked().ended(ended)?;
             Some(move || {
                 // The guard restores `errno`.
                 let _hook = Hook::enter();
