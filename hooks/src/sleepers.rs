@@ -264,8 +264,6 @@ pub(crate) struct SleeperCell {
     weight: u64,
 }
 
-const _: () = assert!(CELLS <= 1 << 16, "a home is a u16, and a distance");
-
 impl Sleepers {
     #[cfg(not(loom))]
     pub(crate) const fn new() -> Self {

@@ -26,6 +26,40 @@ use super::yields;
 use crate::sleepers::{self, Left, Sleeper, Sleepers};
 use crate::wait;
 
+/// Instructions that make the system call of the arguments of `syscall`. They keep nothing on the stack.
+#[cfg(target_arch = "x86_64")]
+macro_rules! kernel_call {
+    () => {
+        concat!(
+            "mov rax, rdi\n",
+            "mov rdi, rsi\n",
+            "mov rsi, rdx\n",
+            "mov rdx, rcx\n",
+            "mov r10, r8\n",
+            "mov r8, r9\n",
+            "mov r9, [rsp + 8]\n",
+            "syscall\n",
+        )
+    };
+}
+
+/// As on x86-64. The kernel leaves all registers alone but the result's.
+#[cfg(target_arch = "aarch64")]
+macro_rules! kernel_call {
+    () => {
+        concat!(
+            "mov x8, x0\n",
+            "mov x0, x1\n",
+            "mov x1, x2\n",
+            "mov x2, x3\n",
+            "mov x3, x4\n",
+            "mov x4, x5\n",
+            "mov x5, x6\n",
+            "svc 0\n",
+        )
+    };
+}
+
 /// `long syscall(long number, ...)`
 ///
 /// # Safety
@@ -49,14 +83,7 @@ pub(crate) unsafe extern "C-unwind" fn syscall(
         "endbr64",
         "cmp rdi, {futex_number}",
         "je 3f",
-        "mov rax, rdi",
-        "mov rdi, rsi",
-        "mov rsi, rdx",
-        "mov rdx, rcx",
-        "mov r10, r8",
-        "mov r8, r9",
-        "mov r9, [rsp + 8]",
-        "syscall",
+        kernel_call!(),
         "cmp rax, -4095",
         "jae 2f",
         "ret",
@@ -67,14 +94,7 @@ pub(crate) unsafe extern "C-unwind" fn syscall(
         "mov rax, [rip + {listeners}@GOTPCREL]",
         "cmp dword ptr [rax], 0",
         "jne {futex}",
-        "mov rax, rdi",
-        "mov rdi, rsi",
-        "mov rsi, rdx",
-        "mov rdx, rcx",
-        "mov r10, r8",
-        "mov r8, r9",
-        "mov r9, [rsp + 8]",
-        "syscall",
+        kernel_call!(),
         "mov rcx, [rip + {listeners}@GOTPCREL]",
         "cmp dword ptr [rcx], 0",
         "jne 4f",
@@ -98,14 +118,7 @@ pub(crate) unsafe extern "C-unwind" fn syscall(
         "hint #34",
         "cmp x0, {futex_number}",
         "b.eq 4f",
-        "mov x8, x0",
-        "mov x0, x1",
-        "mov x1, x2",
-        "mov x2, x3",
-        "mov x3, x4",
-        "mov x4, x5",
-        "mov x5, x6",
-        "svc 0",
+        kernel_call!(),
         "2:",
         "cmn x0, 4095",
         "b.cs 3f",
@@ -120,15 +133,7 @@ pub(crate) unsafe extern "C-unwind" fn syscall(
         // Not a conditional branch, which reaches no further than 1 MiB.
         "b {futex}",
         "5:",
-        "mov x8, x0",
-        "mov x0, x1",
-        "mov x1, x2",
-        "mov x2, x3",
-        "mov x3, x4",
-        "mov x4, x5",
-        "mov x5, x6",
-        "svc 0",
-        // The kernel has left it alone.
+        kernel_call!(),
         "ldr w17, [x16]",
         "cbz w17, 2b",
         "b {futex_returned}",

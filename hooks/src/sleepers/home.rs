@@ -19,7 +19,7 @@ use rtprof_runtime::primitive::AtomicU64;
 use super::CELLS;
 use crate::primitive::Ordering;
 
-const _: () = assert!(CELLS <= 1 << 16, "a distance is a u16");
+const _: () = assert!(CELLS <= 1 << 16, "the number of a home is a u16, and a distance");
 
 /// The word.
 pub(super) struct Home(pub(super) AtomicU64);

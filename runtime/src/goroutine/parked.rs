@@ -89,3 +89,22 @@ impl Parked {
         (self.check.load(Ordering::Relaxed) == at.check()).then_some(at)
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_that_is_over_is_not_taken_for_that_of_a_signal_handler() {
+        let at = |sp| ParkedAt { frame: SavedFrame { ip: 1, sp, fp: 3 }, end: 4 };
+        let parked = Parked::default();
+        assert_eq!(parked.ended(parked.end()), None, "there was none");
+        parked.begin(at(200));
+        let outer = parked.end();
+        assert_eq!(parked.ended(outer), Some(at(200)));
+        // The handler waits in the same function.
+        parked.begin(at(100));
+        let inner = parked.end();
+        assert_eq!((parked.ended(inner), parked.ended(outer)), (Some(at(100)), None));
+    }
+}
