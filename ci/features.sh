@@ -30,6 +30,6 @@ if [[ "${1:-}" == apart ]]; then
         cargo check --no-default-features --features "$feature" || status=1
     done
 fi
-modules+=(hostile_{cancel,life,storm,timers}:: waits::truth waits::channels:: waits::conditions waits::kinds::semaphores)
+modules+=(hostile_{cancel,cancel_steps,life,storm,timers}:: waits::truth waits::channels:: waits::conditions waits::kinds::semaphores)
 check "$features,rtprof/interpose" --test unmodified
 exit "$status"

@@ -26,14 +26,24 @@ pub enum Listener {
 /// The listeners to calls that read, write or wait for files, sockets and processes.
 pub const OF_CALLS: u32 = Listener::Tracer as u32 | Listener::BlockCalls as u32;
 
-/// A bit for each active listener. Alone in its cache lines: every call that can wait reads it.
+/// A bit for each active listener, and beside it [`cancelled_anywhere`]. Alone in its cache lines: every call that can wait
+/// reads it.
 #[repr(C, align(128))]
 #[derive(Debug)]
-pub struct Listeners(AtomicU32);
+pub struct Listeners(AtomicU32, core::sync::atomic::AtomicU32);
+
+/// How many bytes lie before [`cancelled_anywhere`].
+pub const CANCELLED_ANYWHERE: usize = core::mem::offset_of!(Listeners, 1);
 
 lazy_under_loom! {
     /// Public for assembly code, which cannot call the functions of this module.
-    pub static LISTENERS: Listeners = Listeners(AtomicU32::new(0));
+    pub static LISTENERS: Listeners = Listeners(AtomicU32::new(0), core::sync::atomic::AtomicU32::new(0));
+}
+
+/// The key of the C library, plus one, under which a thread has a value while it may be cancelled at any instruction. 0
+/// while the program has never had such a thread. Set by `rtprof_hooks::interpose`.
+pub fn cancelled_anywhere() -> &'static core::sync::atomic::AtomicU32 {
+    &LISTENERS.1
 }
 
 /// Whether calls of the C library that may wait are intercepted (`rtprof_hooks::interpose`).

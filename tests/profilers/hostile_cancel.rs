@@ -15,19 +15,19 @@ use test_support::{Background, child, rounds, until};
 pub(crate) type Start = extern "C-unwind" fn(*mut c_void) -> *mut c_void;
 
 unsafe extern "C-unwind" {
-    fn pthread_create(
+    pub(crate) fn pthread_create(
         thread: *mut libc::pthread_t,
         attributes: *const libc::pthread_attr_t,
         start: Start,
         argument: *mut c_void,
     ) -> c_int;
-    fn pthread_setcanceltype(new: c_int, old: *mut c_int) -> c_int;
+    pub(crate) fn pthread_setcanceltype(new: c_int, old: *mut c_int) -> c_int;
     fn read(descriptor: c_int, bytes: *mut c_void, count: usize) -> isize;
-    fn write(descriptor: c_int, bytes: *const c_void, count: usize) -> isize;
-    fn nanosleep(wanted: *const libc::timespec, left: *mut libc::timespec) -> c_int;
+    pub(crate) fn write(descriptor: c_int, bytes: *const c_void, count: usize) -> isize;
+    pub(crate) fn nanosleep(wanted: *const libc::timespec, left: *mut libc::timespec) -> c_int;
 }
 
-const PTHREAD_CANCEL_ASYNCHRONOUS: c_int = 1;
+pub(crate) const PTHREAD_CANCEL_ASYNCHRONOUS: c_int = 1;
 
 /// How often a thread has gone round since it began.
 static GONE_ROUND: AtomicU64 = AtomicU64::new(0);

@@ -10,6 +10,7 @@ mod cpu;
 mod goroutines;
 mod heap;
 mod hostile_cancel;
+mod hostile_cancel_steps;
 mod hostile_dlopen;
 mod hostile_handlers;
 mod hostile_life;

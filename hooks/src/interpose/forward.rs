@@ -59,7 +59,10 @@ fn failed(result: isize) -> c_long {
 ///
 /// The constructor looks all of them up, because a lookup takes a lock of the loader; a hook only loads an address.
 /// `None` before the constructor has run, and in static programs, which have no other definition of that name.
+///
+/// Assembly code reads the address, which comes first; it is null for `None`.
 #[cfg(not(target_feature = "crt-static"))]
+#[repr(C)]
 pub(super) struct Next {
     address: core::sync::atomic::AtomicPtr<()>,
     versions: Option<Versions>,

@@ -18,6 +18,7 @@ use rtprof_runtime::wait_reason::WaitReason;
 use rtprof_runtime::wait_site;
 use rtprof_tracer::states;
 
+use super::anywhere::{enter_unless_anywhere, is_anywhere};
 use super::forward::{errno, returned, set_errno, system_call};
 use super::wait::{InterposedWait, KeptErrno};
 use super::watch::unwatched;
@@ -93,7 +94,7 @@ pub(crate) unsafe extern "C-unwind" fn syscall(
         "3:",
         "mov rax, [rip + {listeners}@GOTPCREL]",
         "cmp dword ptr [rax], 0",
-        "jne {futex}",
+        "jne 5f",
         kernel_call!(),
         "mov rcx, [rip + {listeners}@GOTPCREL]",
         "cmp dword ptr [rcx], 0",
@@ -104,9 +105,17 @@ pub(crate) unsafe extern "C-unwind" fn syscall(
         "4:",
         "mov rdi, rax",
         "jmp {futex_returned}",
+        "5:",
+        enter_unless_anywhere!("{futex}"),
+        kernel_call!(),
+        "cmp rax, -4095",
+        "jae 2b",
+        "ret",
         ".cfi_endproc",
         futex_number = const libc::SYS_futex,
         listeners = sym listeners::LISTENERS,
+        anywhere = const listeners::CANCELLED_ANYWHERE,
+        is_anywhere = sym is_anywhere,
         futex = sym interposed_futex,
         futex_returned = sym unwatched_futex_returned,
         returned = sym returned,
@@ -130,8 +139,9 @@ pub(crate) unsafe extern "C-unwind" fn syscall(
         "ldr x16, [x16, :got_lo12:{listeners}]",
         "ldr w17, [x16]",
         "cbz w17, 5f",
-        // Not a conditional branch, which reaches no further than 1 MiB.
-        "b {futex}",
+        enter_unless_anywhere!("{futex}"),
+        kernel_call!(),
+        "b 2b",
         "5:",
         kernel_call!(),
         "ldr w17, [x16]",
@@ -140,6 +150,8 @@ pub(crate) unsafe extern "C-unwind" fn syscall(
         ".cfi_endproc",
         futex_number = const libc::SYS_futex,
         listeners = sym listeners::LISTENERS,
+        anywhere = const listeners::CANCELLED_ANYWHERE,
+        is_anywhere = sym is_anywhere,
         futex = sym interposed_futex,
         futex_returned = sym unwatched_futex_returned,
         returned = sym returned,

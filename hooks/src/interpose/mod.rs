@@ -22,7 +22,7 @@
 //! | `sleeps` | `nanosleep`, `clock_nanosleep`, `usleep`, `sleep` | a wait that nothing can shorten |
 //! | `files`, `processes` | `read`, `write`, `fsync`, `waitpid` and similar | a system call, if it was long |
 //! | `sockets`, `messages`, `polls` | `recv`, `send`, `accept`, `poll`, `epoll_wait` and similar | a wait for the network, if it was one |
-//! | `cancellation` | `pthread_setcanceltype` | nothing, and nothing of a thread that may be cancelled anywhere |
+//! | `cancellation` | `pthread_setcanceltype` | nothing, and nothing of a thread that may be cancelled anywhere: `anywhere` |
 //! | `yields` | `sched_yield` | nothing by itself: a lock that yields before it sleeps has waited since |
 //!
 //! While nothing is recorded a call costs a load, a branch and a jump more than before; a futex call two loads. The creation of threads is
@@ -36,6 +36,7 @@
 //! lives across the call, because a cancelled thread is unwound through it. (A static program has no other definition
 //! to forward to: there they are system calls, and not cancellation points.)
 
+mod anywhere;
 mod calls;
 #[cfg(not(target_feature = "crt-static"))]
 mod cancellation;
@@ -85,6 +86,8 @@ extern "C" fn construct() {
         (&threads::next::SETNAME, c"pthread_setname_np"),
         (&sleeps::next::NANOSLEEP, c"nanosleep"),
         (&sleeps::next::CLOCK_NANOSLEEP, c"clock_nanosleep"),
+        (&sleeps::next::USLEEP, c"usleep"),
+        (&sleeps::next::SLEEP, c"sleep"),
     ] {
         next.find(name);
     }

@@ -14,6 +14,7 @@ use rtprof_runtime::slots::{Slot, SlotIndex, SlotTable};
 use rtprof_runtime::thread_create;
 use rtprof_tracer::states;
 
+use super::anywhere::unless_anywhere;
 use super::forward::{errno, set_errno};
 use super::watch::watch;
 use crate::wait::WaitReason;
@@ -201,12 +202,14 @@ unsafe extern "C-unwind" fn thread_start(birth: *mut c_void) -> *mut c_void {
     result
 }
 
-/// `int pthread_join(pthread_t, void **)`
-///
+unless_anywhere! {
+    /// `int pthread_join(pthread_t, void **)`
+    fn pthread_join(thread: pthread_t, result: *mut *mut c_void) -> c_int: watched_join, next::JOIN;
+}
+
 /// # Safety
-/// As for the C library's function.
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C-unwind" fn pthread_join(thread: pthread_t, result: *mut *mut c_void) -> c_int {
+/// As `pthread_join`.
+unsafe extern "C-unwind" fn watched_join(thread: pthread_t, result: *mut *mut c_void) -> c_int {
     // SAFETY: the caller keeps the contract of the C library's function.
     watch(WaitReason::Join, || unsafe { next::join(thread, result) })
 }
