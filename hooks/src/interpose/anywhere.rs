@@ -22,7 +22,8 @@
 use rtprof_runtime::listeners::{self, LISTENERS};
 
 /// Clears the zero flag if the calling thread may be cancelled anywhere. Keeps the registers of arguments. The program has
-/// such threads: [`listeners::cancelled_anywhere`] has a key.
+/// such threads: [`listeners::cancelled_anywhere`] has a key. On x86-64 it is called where the stack pointer is that of a
+/// function's beginning, so that the stack of the C library's function is aligned.
 #[unsafe(naked)]
 pub(super) unsafe extern "C-unwind" fn is_anywhere() {
     #[cfg(target_arch = "x86_64")]
