@@ -1,8 +1,9 @@
 //! Samples taken where a stack has little room left, and the number of those dropped.
 
-use std::alloc::{Layout, alloc, dealloc};
+use std::alloc::{GlobalAlloc, Layout, alloc, dealloc};
 use std::hint::black_box;
 
+use crate::inner::INNER;
 use crate::profile::{ALLOC_OBJECTS, Profile, Sample};
 
 /// The size of the counted objects; no other object has it.
@@ -51,7 +52,20 @@ fn stack_pointer() -> usize {
 }
 
 /// Calls `f` when the stack pointer is near `to`, through frames of decreasing size.
+///
+/// The thread holds an object of the inner allocator meanwhile. Otherwise the first object that is not sampled might need a
+/// new page of objects, and taking one needs more than [`LEAST`] in mimalloc.
 pub fn deeper(to: usize, f: &dyn Fn()) {
+    let layout = Layout::from_size_align(OBJECT, 1).expect("a small size");
+    // SAFETY: the layout's size is not 0, and the object is freed below with the same layout.
+    let held = unsafe { INNER.alloc(layout) };
+    assert!(!held.is_null(), "there is memory");
+    deeper_still(to, f);
+    // SAFETY: see above.
+    unsafe { INNER.dealloc(held, layout) };
+}
+
+fn deeper_still(to: usize, f: &dyn Fn()) {
     match stack_pointer().saturating_sub(to) {
         ..512 => f(),
         512..4096 => with_bytes::<64>(to, f),
@@ -63,6 +77,6 @@ pub fn deeper(to: usize, f: &dyn Fn()) {
 #[inline(never)]
 fn with_bytes<const N: usize>(to: usize, f: &dyn Fn()) {
     let bytes = black_box([0_u8; N]);
-    deeper(to, f);
+    deeper_still(to, f);
     black_box(&bytes);
 }
