@@ -30,15 +30,21 @@ pub fn record_nothing() {
 
 /// Returns the number of events of which one is sampled, according to a profile whose budget has raised the rate: the largest
 /// one.
+#[track_caller]
 pub fn most_raised(profile: &str) -> f64 {
+    raised_to(profile).expect("the rate is raised")
+}
+
+/// As [`most_raised`]; `None` if the rate was not raised.
+pub fn raised_to(profile: &str) -> Option<f64> {
     let mut bytes = Vec::new();
     rtprof::pprof::lookup(profile)
         .expect("it is built in")
         .write_to(&mut bytes, 0)
         .expect("a vector takes all");
     let comments = Profile::read(&bytes).comments();
-    let (_, most) = comments.split_once("was one in ").expect("the rate is raised");
-    most.split_whitespace().next().and_then(|number| number.parse().ok()).expect("a number follows")
+    let (_, most) = comments.split_once("was one in ")?;
+    Some(most.split_whitespace().next().and_then(|number| number.parse().ok()).expect("a number follows"))
 }
 
 /// Switches both profiles on and off until the background work ends.
