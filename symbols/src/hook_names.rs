@@ -78,11 +78,12 @@ pub const DROP_FRAMES: &str = concat!(
     r"|<lock_api::[a-z]+::(Mapped)?(Mutex|RwLock(Read|Write|UpgradableRead))Guard",
     r"<rtprof_hooks::sync::(mutex::QueueMutex|rw_lock::QueueRwLock), .* as core::ops::drop::Drop>::drop",
     // `go tool pprof` knows only the last segment of a name. These are our own functions, or slow paths of locks.
-    r"|sample_block|sample_mutex|(un)?lock(_[a-z]+)*_slow|interposed_(call|futex|io|wait|wake)",
+    r"|sample_block|sample_mutex|(un)?lock(_[a-z]+)*_slow|interposed_(call|futex|io|operation|wait|wake)",
 );
 
-/// Whether a function replaces one of the C library's, or is inside such a function. The function with the C library's
-/// name (`pthread_join`) is shown as the C library's would be.
+/// Whether a function replaces one of the C library's, or is inside such a function. A function that keeps the C
+/// library's name, as `pthread_create` does, is shown as the C library's would be. Others only jump to one of our
+/// functions, and have no frame.
 pub(crate) fn is_interposed(name: &str) -> bool {
     in_crate(name, "rtprof_hooks::interpose") && !is_interposed_start(name)
 }

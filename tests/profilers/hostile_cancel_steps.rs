@@ -44,6 +44,27 @@ extern "C-unwind" fn wakes_no_thread() {
     unsafe { syscall(libc::SYS_futex, WORD.as_ptr(), libc::FUTEX_WAKE, 1, 0, 0, 0) };
 }
 
+extern "C-unwind" fn does_not_wait() {
+    static WORD: AtomicU64 = AtomicU64::new(0);
+    // SAFETY: the word is valid, and has another value.
+    unsafe { syscall(libc::SYS_futex, WORD.as_ptr(), libc::FUTEX_WAIT, 1, 0, 0, 0) };
+}
+
+extern "C-unwind" fn fails_at_once() {
+    // SAFETY: no such call exists.
+    unsafe { syscall(-1) };
+}
+
+extern "C-unwind" fn yields() {
+    // SAFETY: without preconditions.
+    unsafe { sched_yield() };
+}
+
+extern "C-unwind" fn is_renamed() {
+    // SAFETY: reads a literal.
+    unsafe { pthread_setname_np(libc::pthread_self(), c"renamed".as_ptr()) };
+}
+
 extern "C-unwind" fn may_be_cancelled_still() {
     // SAFETY: writes nothing.
     unsafe { pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, null_mut()) };
@@ -52,6 +73,8 @@ extern "C-unwind" fn may_be_cancelled_still() {
 unsafe extern "C-unwind" {
     fn usleep(micros: u32) -> c_int;
     fn poll(list: *mut libc::pollfd, count: libc::nfds_t, millis: c_int) -> c_int;
+    fn sched_yield() -> c_int;
+    fn pthread_setname_np(thread: libc::pthread_t, name: *const std::ffi::c_char) -> c_int;
     fn syscall(number: std::ffi::c_long, ...) -> std::ffi::c_long;
 }
 
@@ -97,7 +120,11 @@ fn cancelled_at_each() {
         (sleeps_for_no_time, "usleep"),
         (fails_to_write, "write"),
         (waits_for_no_file, "poll"),
-        (wakes_no_thread, "syscall"),
+        (wakes_no_thread, "syscall, to wake"),
+        (does_not_wait, "syscall, to wait"),
+        (fails_at_once, "syscall"),
+        (yields, "sched_yield"),
+        (is_renamed, "pthread_setname_np"),
         (may_be_cancelled_still, "pthread_setcanceltype"),
     ];
     for (call, name) in calls {

@@ -167,22 +167,27 @@ fn exact_and_governed(load: &Load, budget: f64) -> [Sums; 2] {
     [exact, governed]
 }
 
+/// The least weight that counts as raised: with less most waits would be recorded, and totals true without any care.
+const LEAST_WEIGHT: f64 = 3.0;
+
 /// Returns the ratios of the totals with a budget to those without, each with what it may differ from 1: of waits, of the block
 /// and the mutex profile, and of their ticks.
 fn ratios(load: fn() -> Load, mut budget: f64) -> [[(f64, f64); 2]; 2] {
     rtprof::set_block_profile_kinds(BlockKinds::SYNC);
     let load = load();
-    let (exact, governed, weights) = loop {
-        let [exact, governed] = exact_and_governed(&load, budget);
-        if let [Some(block), Some(mutex)] = ["block", "mutex"].map(raised_to) {
-            break (exact, governed, [block / BLOCK_NANOS as f64, mutex]);
+    let ([exact, governed], weights) = loop {
+        let sums = exact_and_governed(&load, budget);
+        let weights = [("block", BLOCK_NANOS as f64), ("mutex", MUTEX_FRACTION as f64)]
+            .map(|(profile, set)| raised_to(profile).unwrap_or_default() / set);
+        println!("{budget} {weights:?} {sums:?}");
+        if weights.iter().all(|weight| *weight >= LEAST_WEIGHT) {
+            break (sums, weights);
         }
         // Beside other programs there are fewer waits in the same processor time, and the budget may suffice for all.
         budget /= 4.0;
         assert!(budget > 0.001, "no budget raises the rates");
     };
     drop(load);
-    println!("{weights:?} {exact:?} {governed:?}");
     let ratio = |of: fn(&Sums, usize) -> f64| {
         [0, 1].map(|at| {
             // A wait that is recorded with the weight w, or not, has the variance w - 1.

@@ -43,7 +43,7 @@ pub(super) fn add(count: &AtomicU8) {
     change(count, |count| count.checked_add(1));
 }
 
-/// Counts a key that was removed no more.
+/// Takes back the count of a key, which was removed.
 pub(super) fn remove(count: &AtomicU8) {
     change(count, |count| if count == u8::MAX { None } else { count.checked_sub(1) });
 }

@@ -55,6 +55,9 @@ const BUILDS: [(&str, Build, Build); 2] = [
 const LOADS: [(&str, Duration); 2] =
     [("file server", Duration::ZERO), ("file server, half idle", Duration::from_millis(2))];
 
+/// How many times as long as a round a file server is loaded before the first.
+const WARM_UP: u32 = 3;
+
 /// Threads that talk, and the messages of about a millisecond.
 const CHATS: [(&str, &str, u64); 3] = [
     ("channel of std, 200,000 messages a second", "std-channel", 200),
@@ -127,8 +130,8 @@ fn file_server(
         for contender in &CONTENDERS {
             let mut child = start(contender)?;
             let [port] = child.numbers(&format!("files {} {}", contender.mode, files.path().display()))?;
-            // The first requests start threads and fill caches.
-            load(port as u16, duration / 2, pause)?;
+            // The first requests start threads, fill caches and lead to the first samples.
+            load(port as u16, duration * WARM_UP, pause)?;
             children.push((child, port as u16));
         }
         for _ in 0..effort.adopter_rounds {

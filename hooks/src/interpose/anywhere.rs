@@ -16,8 +16,9 @@
 //!                              └─ yes ───► the C library's function
 //! ```
 //!
-//! Functions for mutexes and conditions, and those that create threads, are entered, but record nothing. In a static program
-//! all functions are entered: they make the system calls themselves.
+//! `syscall` makes the call itself, without a function of ours. Functions for mutexes and conditions, and those that
+//! create threads, are entered, but record nothing. So are functions that the C library lacks, as `epoll_pwait2` before
+//! glibc 2.35, and all functions in a static program, which make the system calls themselves.
 
 use rtprof_runtime::listeners::{self, LISTENERS};
 

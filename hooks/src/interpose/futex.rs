@@ -2,8 +2,8 @@
 //! changes, and wake the threads that wait for it.
 //!
 //! The function is the C library's, instruction by instruction, with one comparison added, and in calls of the futex two
-//! looks at the listeners: before the call, and after it, because recording may have begun while the thread slept. It keeps
-//! nothing on the stack, so that every system call works as before, `clone` too.
+//! looks at the listeners: before the call, and after it, because recording may have begun while the thread slept. It
+//! keeps nothing on the stack, so that every system call works as before, `clone` too.
 
 use core::ffi::{c_int, c_long};
 
@@ -88,9 +88,17 @@ pub(crate) unsafe extern "C-unwind" fn syscall(
         "cmp rax, -4095",
         "jae 2f",
         "ret",
+        // Sets the error number, here because a thread that may be cancelled anywhere enters no function of ours.
         "2:",
-        "mov rdi, rax",
-        "jmp {returned}",
+        "neg eax",
+        "push rax",
+        ".cfi_adjust_cfa_offset 8",
+        "call [rip + {errno_location}@GOTPCREL]",
+        "pop rcx",
+        ".cfi_adjust_cfa_offset -8",
+        "mov [rax], ecx",
+        "mov rax, -1",
+        "ret",
         "3:",
         "mov rax, [rip + {listeners}@GOTPCREL]",
         "cmp dword ptr [rax], 0",
@@ -104,7 +112,12 @@ pub(crate) unsafe extern "C-unwind" fn syscall(
         "ret",
         "4:",
         "mov rdi, rax",
-        "jmp {futex_returned}",
+        "mov rax, rcx",
+        enter_unless_anywhere!("{futex_returned}"),
+        "mov rax, rdi",
+        "cmp rax, -4095",
+        "jae 2b",
+        "ret",
         "5:",
         enter_unless_anywhere!("{futex}"),
         kernel_call!(),
@@ -118,7 +131,7 @@ pub(crate) unsafe extern "C-unwind" fn syscall(
         is_anywhere = sym is_anywhere,
         futex = sym interposed_futex,
         futex_returned = sym unwatched_futex_returned,
-        returned = sym returned,
+        errno_location = sym libc::__errno_location,
     );
     #[cfg(target_arch = "aarch64")]
     core::arch::naked_asm!(
@@ -132,8 +145,24 @@ pub(crate) unsafe extern "C-unwind" fn syscall(
         "cmn x0, 4095",
         "b.cs 3f",
         "ret",
+        // As on x86-64.
         "3:",
-        "b {returned}",
+        "stp x29, x30, [sp, -32]!",
+        ".cfi_def_cfa_offset 32",
+        ".cfi_offset 29, -32",
+        ".cfi_offset 30, -24",
+        "mov x29, sp",
+        "neg w0, w0",
+        "str w0, [sp, 16]",
+        "bl {errno_location}",
+        "ldr w9, [sp, 16]",
+        "str w9, [x0]",
+        "mov x0, -1",
+        "ldp x29, x30, [sp], 32",
+        ".cfi_def_cfa_offset 0",
+        ".cfi_restore 29",
+        ".cfi_restore 30",
+        "ret",
         "4:",
         "adrp x16, :got:{listeners}",
         "ldr x16, [x16, :got_lo12:{listeners}]",
@@ -146,7 +175,8 @@ pub(crate) unsafe extern "C-unwind" fn syscall(
         kernel_call!(),
         "ldr w17, [x16]",
         "cbz w17, 2b",
-        "b {futex_returned}",
+        enter_unless_anywhere!("{futex_returned}"),
+        "b 2b",
         ".cfi_endproc",
         futex_number = const libc::SYS_futex,
         listeners = sym listeners::LISTENERS,
@@ -154,7 +184,7 @@ pub(crate) unsafe extern "C-unwind" fn syscall(
         is_anywhere = sym is_anywhere,
         futex = sym interposed_futex,
         futex_returned = sym unwatched_futex_returned,
-        returned = sym returned,
+        errno_location = sym libc::__errno_location,
     );
 }
 

@@ -25,8 +25,8 @@
 //! | `cancellation` | `pthread_setcanceltype` | nothing, and nothing of a thread that may be cancelled anywhere: `anywhere` |
 //! | `yields` | `sched_yield` | nothing by itself: a lock that yields before it sleeps has waited since |
 //!
-//! While nothing is recorded a call costs a load, a branch and a jump more than before; a futex call two loads. The creation of threads is
-//! always recorded, as with `rtprof::thread`.
+//! While nothing is recorded a call costs a load, a branch and a jump more than before; a futex call two loads. The
+//! creation of threads is always recorded, as with `rtprof::thread`.
 //!
 //! # Rules
 //!
@@ -88,6 +88,7 @@ extern "C" fn construct() {
         (&sleeps::next::CLOCK_NANOSLEEP, c"clock_nanosleep"),
         (&sleeps::next::USLEEP, c"usleep"),
         (&sleeps::next::SLEEP, c"sleep"),
+        (&yields::next::SCHED_YIELD, c"sched_yield"),
     ] {
         next.find(name);
     }

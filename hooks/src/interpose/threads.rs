@@ -204,38 +204,53 @@ unsafe extern "C-unwind" fn thread_start(birth: *mut c_void) -> *mut c_void {
 
 unless_anywhere! {
     /// `int pthread_join(pthread_t, void **)`
-    fn pthread_join(thread: pthread_t, result: *mut *mut c_void) -> c_int: watched_join, next::JOIN;
+    fn pthread_join(thread: pthread_t, result: *mut *mut c_void) -> c_int: watched::pthread_join, next::JOIN;
 }
 
-/// # Safety
-/// As `pthread_join`.
-unsafe extern "C-unwind" fn watched_join(thread: pthread_t, result: *mut *mut c_void) -> c_int {
-    // SAFETY: the caller keeps the contract of the C library's function.
-    watch(WaitReason::Join, || unsafe { next::join(thread, result) })
-}
-
-/// `int pthread_setname_np(pthread_t, const char *)`, which std calls in each thread that has a name.
-///
-/// # Safety
-/// As for the C library's function.
 #[cfg(not(target_feature = "crt-static"))]
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn pthread_setname_np(thread: pthread_t, name: *const c_char) -> c_int {
-    // SAFETY: the caller keeps the contract of the C library's function.
-    let result = unsafe { next::set_name(thread, name) };
-    // SAFETY: the call only returns a number.
-    if result == 0 && thread == unsafe { libc::pthread_self() } && goroutine::known().is_some() {
-        // SAFETY: the C library has accepted the name, so it is a valid string.
-        let name = unsafe { CStr::from_ptr(name) }.to_bytes();
-        let valid = match core::str::from_utf8(name) {
-            Ok(name) => name,
-            // The name may end in the middle of a character.
-            Err(error) => core::str::from_utf8(&name[..error.valid_up_to()]).unwrap_or_default(),
-        };
-        let errno = errno();
-        goroutine::rename(valid);
-        states::rename(valid);
-        set_errno(errno);
+unless_anywhere! {
+    /// `int pthread_setname_np(pthread_t, const char *)`, which std calls in each thread that has a name.
+    fn pthread_setname_np(thread: pthread_t, name: *const c_char) -> c_int:
+        watched::pthread_setname_np, next::SETNAME;
+}
+
+/// What these functions do for all threads that may not be cancelled anywhere.
+mod watched {
+    use super::*;
+
+    /// # Safety
+    /// As for the C library's function.
+    pub(super) unsafe extern "C-unwind" fn pthread_join(
+        thread: pthread_t,
+        result: *mut *mut c_void,
+    ) -> c_int {
+        // SAFETY: the caller keeps the contract of the C library's function.
+        watch(WaitReason::Join, || unsafe { next::join(thread, result) })
     }
-    result
+
+    /// # Safety
+    /// As for the C library's function.
+    #[cfg(not(target_feature = "crt-static"))]
+    pub(super) unsafe extern "C-unwind" fn pthread_setname_np(
+        thread: pthread_t,
+        name: *const c_char,
+    ) -> c_int {
+        // SAFETY: the caller keeps the contract of the C library's function.
+        let result = unsafe { next::set_name(thread, name) };
+        // SAFETY: the call only returns a number.
+        if result == 0 && thread == unsafe { libc::pthread_self() } && goroutine::known().is_some() {
+            // SAFETY: the C library has accepted the name, so it is a valid string.
+            let name = unsafe { CStr::from_ptr(name) }.to_bytes();
+            let valid = match core::str::from_utf8(name) {
+                Ok(name) => name,
+                // The name may end in the middle of a character.
+                Err(error) => core::str::from_utf8(&name[..error.valid_up_to()]).unwrap_or_default(),
+            };
+            let errno = errno();
+            goroutine::rename(valid);
+            states::rename(valid);
+            set_errno(errno);
+        }
+        result
+    }
 }

@@ -20,9 +20,9 @@ use super::forward::{errno, set_errno};
 use crate::sleepers::Note;
 use crate::wait::LEAST_SLEEP;
 
-/// The `errno` of the current thread, in case that what is done around a wait may change it: in a thread that is not known
-/// yet, and while a trace is recorded. Samples and sites of waits keep it themselves. Otherwise it is not read: it is in memory
-/// that the processor must fetch anew after a wait, which took as long as two readings of the clock.
+/// The `errno` of the current thread, where the work around a wait may change it: in a thread that is not known yet, and
+/// while a trace is recorded. (Samples and sites of waits keep it themselves.) Elsewhere it is not read. It is in memory
+/// that the processor must fetch anew after a wait, which takes as long as two readings of the clock.
 pub(super) struct KeptErrno(Option<c_int>);
 
 impl KeptErrno {

@@ -6,6 +6,7 @@ use core::ffi::c_int;
 
 use rtprof_runtime::clock;
 
+use super::anywhere::unless_anywhere;
 use super::forward::{returned, system_call};
 use super::is_watched;
 
@@ -31,28 +32,44 @@ thread_local! {
     static YIELDS: Yields = const { Yields { first: Cell::new(0), last: Cell::new(0), count: Cell::new(0) } };
 }
 
-/// `int sched_yield(void)`
-#[unsafe(no_mangle)]
-pub(crate) extern "C" fn sched_yield() -> c_int {
-    // SAFETY: the call has no arguments, and only yields.
-    let call = || returned(unsafe { system_call(libc::SYS_sched_yield, [0; 6]) }) as c_int;
-    if !is_watched() {
-        return call();
-    }
-    let begin = clock::ticks();
-    let result = call();
-    let end = clock::ticks();
-    YIELDS.with(|yields| {
-        let count = yields.count.get();
-        if clock::since(yields.last.get(), begin) > SAME_WAIT || count == MOST {
-            yields.first.set(begin);
-            yields.count.set(1);
-        } else {
-            yields.count.set(count + 1);
+#[cfg(not(target_feature = "crt-static"))]
+pub(super) mod next {
+    use super::super::forward::Next;
+
+    /// For threads that may be cancelled anywhere; all others make the system call themselves.
+    pub(in super::super) static SCHED_YIELD: Next = Next::new();
+}
+
+unless_anywhere! {
+    /// `int sched_yield(void)`
+    fn sched_yield() -> c_int: watched::sched_yield, next::SCHED_YIELD;
+}
+
+/// What it does for all other threads.
+mod watched {
+    use super::{MOST, SAME_WAIT, YIELDS, c_int, clock, is_watched, returned, system_call};
+
+    pub(super) extern "C-unwind" fn sched_yield() -> c_int {
+        // SAFETY: the call has no arguments, and only yields.
+        let call = || returned(unsafe { system_call(libc::SYS_sched_yield, [0; 6]) }) as c_int;
+        if !is_watched() {
+            return call();
         }
-        yields.last.set(end);
-    });
-    result
+        let begin = clock::ticks();
+        let result = call();
+        let end = clock::ticks();
+        YIELDS.with(|yields| {
+            let count = yields.count.get();
+            if clock::since(yields.last.get(), begin) > SAME_WAIT || count == MOST {
+                yields.first.set(begin);
+                yields.count.set(1);
+            } else {
+                yields.count.set(count + 1);
+            }
+            yields.last.set(end);
+        });
+        result
+    }
 }
 
 /// The tick at which the wait began in which this thread sleeps from now on.

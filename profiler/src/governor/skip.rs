@@ -9,6 +9,9 @@
 //! ```
 //!
 //! It has no memory: when M changes, a new number is drawn, whatever was left of the old one.
+//!
+//! The wait that follows a chosen one draws the number, not the chosen one itself. A chosen wait must not take longer to begin
+//! than others (`hooks::interpose::wait`), and whether the next one is chosen does not depend on the time that it took.
 
 use core::cell::Cell;
 use core::sync::atomic::{Ordering, compiler_fence};
@@ -18,26 +21,29 @@ use rtprof_runtime::random;
 /// The waits of one kind.
 ///
 /// A signal handler may wait between any two instructions, and its wait may even lead to another M. So M is one word, from
-/// which the rest is computed, and while it changes all waits are chosen.
+/// which the rest is computed, and while it changes all waits are chosen. (Where the handler interrupts `choose`, that one wait
+/// may have the weight of the old M, chosen by the new one.)
 #[repr(C)]
 pub(super) struct Skip {
-    /// The number of waits that pass before the next chosen one.
-    left: Cell<u32>,
+    /// The number of waits that pass before the next chosen one, or [`NOT_DRAWN`].
+    left: Cell<u64>,
     /// M. If it is at most 1, all are chosen.
     one_in: Cell<f64>,
 }
 
+const NOT_DRAWN: u64 = u64::MAX;
+
 impl Skip {
     /// All are chosen.
     pub(super) const fn none() -> Self {
-        Self { left: Cell::new(0), one_in: Cell::new(1.0) }
+        Self { left: Cell::new(NOT_DRAWN), one_in: Cell::new(1.0) }
     }
 
     /// Chooses one in `one_in` from now on. All, if that is 1 or less.
     pub(super) fn set(&self, one_in: f64) {
         self.one_in.set(1.0);
         compiler_fence(Ordering::Release);
-        self.left.set(draw(one_in));
+        self.left.set(NOT_DRAWN);
         compiler_fence(Ordering::Release);
         self.one_in.set(one_in);
     }
@@ -55,27 +61,32 @@ impl Skip {
         if one_in <= 1.0 {
             return Some(1.0);
         }
-        match self.left.get().checked_sub(1) {
+        match self.left.get() {
+            NOT_DRAWN => self.draw_and_choose(one_in),
+            left => self.choose_after(left, one_in),
+        }
+    }
+
+    #[inline]
+    fn choose_after(&self, left: u64, one_in: f64) -> Option<f64> {
+        match left.checked_sub(1) {
             Some(left) => {
                 self.left.set(left);
                 None
             }
             None => {
-                self.left.set(draw(one_in));
+                self.left.set(NOT_DRAWN);
                 Some(one_in)
             }
         }
     }
-}
 
-/// Draws the number of waits that pass before the next chosen one.
-#[cold]
-fn draw(one_in: f64) -> u32 {
-    if one_in <= 1.0 {
-        return 0;
+    #[cold]
+    fn draw_and_choose(&self, one_in: f64) -> Option<f64> {
+        // `ln_1p`, because 1 - p is rounded. The cast saturates.
+        let left = (random::uniform().ln() / (-1.0 / one_in).ln_1p()) as u64;
+        self.choose_after(left.min(NOT_DRAWN - 1), one_in)
     }
-    // `ln_1p`, because 1 - p is rounded. The cast saturates.
-    (random::uniform().ln() / (-1.0 / one_in).ln_1p()) as u32
 }
 
 #[cfg(all(test, not(loom)))]

@@ -3,6 +3,8 @@
 //! The goroutine itself writes it before it sleeps and clears it when it runs again; snapshots read it under the rules
 //! of [`super::protocol`].
 
+use core::sync::atomic::compiler_fence;
+
 use crate::primitive::{AtomicUsize, Ordering};
 use crate::stack::SavedFrame;
 
@@ -55,13 +57,17 @@ impl Parked {
     /// for a current snapshot. Returns what [`Parked::ended`] needs.
     #[inline]
     pub(crate) fn end(&self) -> Ended {
-        let ended = Ended { ip: self.ip.load(Ordering::Relaxed), sp: self.sp.load(Ordering::Relaxed) };
+        let sp = self.sp.load(Ordering::Relaxed);
+        // In this order: a signal handler that waits between the two loads leaves `ip` 0, and so no wait. In the other order
+        // its stack pointer would be read with the earlier instruction, and pass for a frame of this wait.
+        compiler_fence(Ordering::SeqCst);
+        let ip = self.ip.load(Ordering::Relaxed);
         self.ip.store(0, Ordering::Relaxed);
-        ended
+        Ended { ip, sp }
     }
 
-    /// Returns where the goroutine has waited until [`Parked::end`]. `None` as for [`Parked::read`], and if a signal handler has
-    /// waited since and has overwritten the words. Called by the goroutine itself.
+    /// Returns where the goroutine has waited until [`Parked::end`]. `None` as for [`Parked::read`], and if a signal
+    /// handler has waited since and has overwritten the words. Called by the goroutine itself.
     pub(crate) fn ended(&self, Ended { ip, sp }: Ended) -> Option<ParkedAt> {
         // The handler's wait in the same function has the same instruction, but not the same stack pointer.
         if ip == 0 { None } else { self.read_others(ip).filter(|at| at.frame.sp == sp) }

@@ -164,8 +164,9 @@ impl Goroutine {
     #[inline]
     pub fn unpark(&self) {
         let ended = self.parked().end();
-        // `None` if a wait within this one has cleared the frame, or one of a signal handler has replaced it. Or another thread has: if this thread was mistaken
-        // for dead, its slot serves another thread, which has not waited for the reader of this thread's stack.
+        // `None` if a wait within this one has cleared the frame, or one of a signal handler has replaced it. Or another
+        // thread has: if this thread was mistaken for dead, its slot serves another thread, which has not waited for the
+        // reader of this thread's stack.
         let record = || {
             let at = self.parked().ended(ended)?;
             Some(move || {
