@@ -38,10 +38,10 @@ pub(crate) fn of(samples: CpuSamples, start: SystemTime) -> Snapshot {
         span: count.span,
         labels: labels::resolve(count.labels).into(),
         detail: Detail::Samples(Box::new(sampled)),
-        // Time spent in the profiler counts too, so nothing is hidden at the leaf.
+        // Time spent in the profiler counts too, and is shown. The kernel's is that of the call.
         ..Record::new(
             count.stack.into_vec(),
-            Leaf::Skip(0),
+            Leaf::Call,
             [i64::try_from(count.samples).unwrap_or(i64::MAX), 0],
         )
     };

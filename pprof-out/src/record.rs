@@ -34,6 +34,8 @@ pub(crate) enum Leaf {
     Allocator,
     /// The hooks that recorded the event.
     Hooks,
+    /// What lies between a call of the C library and the kernel.
+    Call,
     /// This many functions, as a caller requested.
     Skip(usize),
 }
@@ -117,6 +119,7 @@ impl Record {
         match self.leaf {
             Leaf::Allocator => locations.allocation(self.captured()),
             Leaf::Hooks => locations.event(self.captured()),
+            Leaf::Call => locations.running(self.captured()),
             Leaf::Skip(functions) => locations.skipped(self.captured(), functions),
         }
     }

@@ -2,11 +2,12 @@
 
 use rtprof_runtime::modules::Module;
 
+use crate::hook_names;
 use crate::names::{self, Home, Name};
 use crate::object_file::{ObjectFile, Store};
-use crate::program;
 use crate::progress::Progress;
-use crate::prune::classify;
+use crate::prune::{Origin, classify};
+use crate::source_path::{Roots, Sources};
 use crate::startup::Startup;
 use crate::symbol_cache::{DebugState, FileState, Line, SymbolCache, Symbols};
 
@@ -44,9 +45,11 @@ fn read(
         // Part of the file could not be read, so no result is reliable.
         return Some((state, found));
     }
+    let find_roots = || roots(&file, module);
+    let sources = Sources::new(&find_roots);
     for &place in places {
         progress.note();
-        let symbols = symbols(&file, place, cache);
+        let symbols = symbols(&file, place, cache, &sources);
         let has_missed_unit = file.has_missed_unit();
         if !store.has_failed() {
             found.push((place, symbols));
@@ -57,7 +60,7 @@ fn read(
     }
     // One line of the program shows that the lines are not only the standard library's. Otherwise a function of rtprof
     // shows it; finding that in every search would cost the reading of one more unit.
-    let has_own_lines = found.iter().any(|(_, symbols)| program::has_own_line(symbols));
+    let has_own_lines = found.iter().any(|(_, symbols)| symbols.has_own_line);
     if state.debug == DebugState::Whole && !has_own_lines && module.contains(own_address()) {
         let mut is_ours = false;
         file.lines(own_address().wrapping_sub(module.bias) as u64, |line| is_ours |= line.line != 0);
@@ -73,6 +76,20 @@ pub(crate) fn own_address() -> usize {
     own_address as fn() -> usize as usize
 }
 
+/// Returns what precedes the paths of our sources and of the standard library's, by the file of one function of each: both
+/// were compiled for this module, or lie in another.
+fn roots(file: &ObjectFile<'_>, module: &Module) -> Roots {
+    let file_of = |address: usize| {
+        let mut found = None;
+        if module.contains(address) {
+            // The last line is that of the function itself, the others are of inlined ones.
+            file.lines(address.wrapping_sub(module.bias) as u64, |line| found = line.file.map(str::to_owned));
+        }
+        found
+    };
+    Roots::of(file_of(own_address()).as_deref(), file_of(std::thread::yield_now as fn() as usize).as_deref())
+}
+
 /// A line whose name is not decided yet.
 struct Draft {
     name: Option<String>,
@@ -82,7 +99,7 @@ struct Draft {
     column: u32,
 }
 
-fn symbols(file: &ObjectFile<'_>, address: u64, cache: &SymbolCache) -> Symbols {
+fn symbols(file: &ObjectFile<'_>, address: u64, cache: &SymbolCache, sources: &Sources<'_>) -> Symbols {
     let mut drafts = Vec::new();
     file.lines(address, |line| {
         drafts.push(Draft {
@@ -102,20 +119,22 @@ fn symbols(file: &ObjectFile<'_>, address: u64, cache: &SymbolCache) -> Symbols 
     let inlines_known = drafts.iter().any(|draft| draft.line != 0 || draft.name.is_some());
     let full_name = symbol.as_ref().map(|s| names::demangle(&s.name).full);
     let last_file = drafts.last().map(|draft| draft.file.clone()).unwrap_or_default();
-    let home = full_name.as_deref().and_then(|name| Home::of(name, &last_file));
+    let home = full_name.as_deref().and_then(|name| Home::of(name, &last_file, sources));
     let mut classes = Vec::with_capacity(drafts.len());
     let mut lines = Vec::with_capacity(drafts.len());
     for (at, draft) in drafts.iter().enumerate() {
         let symbol = symbol.as_ref().filter(|_| at == outermost).map(|s| &*s.name);
-        let name = settle(draft, symbol, home.as_ref());
-        let short = names::short(&name.full);
+        let name = settle(draft, symbol, home.as_ref(), sources);
+        let short = name.short();
+        let short = hook_names::call_name(&name.full).map_or(short, Into::into);
         let function = cache.function(&short, &name.system, &draft.file);
-        classes.push(classify(&name.full, &draft.file, inlines_known));
+        classes.push(classify(&name.full, Origin::of(&name.system, &draft.file, sources), inlines_known));
         lines.push(Line { function, line: draft.line, column: draft.column });
     }
     let startup = Startup::of(lines.iter().map(|line: &Line| &*line.function.name), inlines_known);
     Symbols {
         startup,
+        has_own_line: drafts.iter().any(|draft| draft.line != 0 && !sources.is_library(&draft.file)),
         lines: lines.into(),
         classes: classes.into(),
         offset: symbol.map_or(0, |s| address + 1 - s.start),
@@ -124,15 +143,15 @@ fn symbols(file: &ObjectFile<'_>, address: u64, cache: &SymbolCache) -> Symbols 
 
 /// Chooses the best name available. `symbol` is the linker's name of the function that contains the code, for the
 /// outermost line only.
-fn settle(draft: &Draft, symbol: Option<&str>, home: Option<&Home<'_>>) -> Name {
+fn settle(draft: &Draft, symbol: Option<&str>, home: Option<&Home<'_>>, sources: &Sources<'_>) -> Name {
     match (draft.name.as_deref(), symbol) {
         (Some(name), _) if names::is_mangled(name) => names::demangle(name),
         // This name has the full path; the debug information may have only the last segment, as with line tables only.
         (_, Some(symbol)) => names::demangle(symbol),
-        (Some(name), None) if draft.is_rust => names::qualify(name, Some(&draft.file), home),
+        (Some(name), None) if draft.is_rust => names::qualify(name, Some(&draft.file), home, sources),
         (Some(name), None) => names::demangle(name),
         // Code with lines but without any name, such as assembly. A reader needs some function for the lines.
-        (None, None) => names::qualify("??", Some(&draft.file), home),
+        (None, None) => names::qualify("??", Some(&draft.file), home, sources),
     }
 }
 
@@ -150,6 +169,7 @@ mod tests {
             column: 1,
         };
         let mangled = "_RNvNtCs1234_3app5store3put";
+        let sources = Sources::new(&Roots::default);
         for (draft, symbol, full) in [
             (draft(Some(mangled), true), None, "app::store::put"),
             (draft(Some("put"), true), Some(mangled), "app::store::put"),
@@ -158,7 +178,7 @@ mod tests {
             (draft(None, false), Some("memcpy"), "memcpy"),
             (draft(None, false), None, "app::store::??"),
         ] {
-            assert_eq!(settle(&draft, symbol, None).full, full);
+            assert_eq!(settle(&draft, symbol, None, &sources).full, full);
         }
     }
 }

@@ -5,7 +5,8 @@
 //! of a thread. So a match says nothing about the frames beneath it, only that the frame itself is not code of the
 //! program. Where inlined functions are unknown it does not even say that, because the closure may be inlined there.
 
-use crate::prune::{in_crate, method};
+use crate::brackets::{Qualified, last_segment};
+use crate::prune::in_crate;
 
 /// Our own crates, and those of the locks that they are built on; `scopeguard` is how `MutexGuard::unlocked` locks
 /// again. `flight::files` records messages about slow operations and panics.
@@ -28,7 +29,7 @@ const WAKER_CELLS: [&str; 3] =
     ["atomic_waker", "futures_core::task::__internal::atomic_waker", "tokio::sync::task::atomic_waker"];
 
 /// Our own trait for all futures. No other type can have its methods.
-const INSTRUMENT: &str = "rtprof_hooks::task::Instrument>::";
+const INSTRUMENT: &str = "rtprof_hooks::task::Instrument";
 
 /// Modules of ours that run no code of the program.
 const INNER_MODULES: [&str; 17] = [
@@ -88,6 +89,38 @@ pub(crate) fn is_interposed(name: &str) -> bool {
     in_crate(name, "rtprof_hooks::interpose") && !is_interposed_start(name)
 }
 
+/// Returns the name of the C library's function that one of ours replaces, for the outermost of ours: the function with
+/// the C library's name only jumps there, and is in no stack.
+pub(crate) fn call_name(name: &str) -> Option<&str> {
+    let inner = name.strip_prefix("rtprof_hooks::interpose::")?;
+    if inner.contains("watched::") {
+        return last_segment(name);
+    }
+    let is_futex = matches!(
+        inner.strip_prefix("futex::"),
+        Some("interposed_futex" | "interposed_operation" | "unwatched_futex_returned")
+    );
+    is_futex.then_some("syscall")
+}
+
+/// Whether a function makes the system calls of the interposed functions.
+pub(crate) fn makes_system_call(name: &str) -> bool {
+    name == "rtprof_hooks::interpose::forward::system_call"
+}
+
+/// Whether a function replaces the C library's that creates a thread.
+pub(crate) fn is_interposed_creation(name: &str) -> bool {
+    in_crate(name, "rtprof_hooks::interpose::threads") && last_segment(name) == Some("pthread_create")
+}
+
+/// Whether a function of std creates a thread, and runs no code of the program: `std::thread::spawn`,
+/// `std::sys::thread::unix::Thread::new`.
+pub(crate) fn is_spawn(name: &str) -> bool {
+    in_crate(name, "std")
+        && name.contains("::thread")
+        && last_segment(name).is_some_and(|method| method == "new" || method.starts_with("spawn"))
+}
+
 /// Whether a function belongs to our layer for the spans of the crate tracing.
 pub(crate) fn is_span_layer(name: &str) -> bool {
     in_crate(name, "rtprof_hooks::tracing")
@@ -102,14 +135,15 @@ pub(crate) fn is_dispatch(name: &str) -> bool {
 /// Whether a function only makes the system call with which locks wait and wake.
 pub(crate) fn is_system_call(name: &str) -> bool {
     in_crate(name, "parking_lot_core::thread_parker")
-        || in_crate(name, "std::sys") && method(name).is_some_and(|method| method.starts_with("futex_wa"))
+        || in_crate(name, "std::sys")
+            && last_segment(name).is_some_and(|method| method.starts_with("futex_wa"))
 }
 
 /// Whether a function, by its demangled name of either scheme, belongs to the hooks.
 pub(crate) fn is_hook(name: &str, inlines_known: bool) -> bool {
     is_guard_drop(name)
         || inlines_known && (in_crate(name, COLLECTOR) || is_waker_cell(name))
-        || trait_of(name).is_some_and(|path| path.starts_with(INSTRUMENT))
+        || trait_of(name) == Some(INSTRUMENT)
         || CRATES.iter().any(|krate| in_crate(name, krate))
             && trait_of(name).is_none_or(is_known_trait)
             && (inlines_known || is_inner(name) || runs_no_closure(name))
@@ -172,25 +206,9 @@ fn is_known_trait(path: &str) -> bool {
     ["alloc", "core", "std"].iter().chain(&CRATES).any(|krate| in_crate(path, krate))
 }
 
-/// Returns the text after ` as ` in `<Type as Trait>::method`.
+/// Returns the trait in `<Type as Trait>::method`.
 fn trait_of(name: &str) -> Option<&str> {
-    let inside = name.strip_prefix('<')?;
-    let mut depth = 0i32;
-    for (at, byte) in inside.bytes().enumerate() {
-        match byte {
-            b'<' => depth += 1,
-            // The arrow of a function type is not a bracket.
-            b'>' if !inside[..at].ends_with('-') => depth -= 1,
-            b' ' if depth == 0 && inside[at..].starts_with(" as ") => {
-                return Some(&inside[at + " as ".len()..]);
-            }
-            _ => {}
-        }
-        if depth < 0 {
-            return None;
-        }
-    }
-    None
+    Qualified::of(name)?.of_trait
 }
 
 fn is_inner(name: &str) -> bool {
@@ -215,7 +233,7 @@ fn runs_no_closure(name: &str) -> bool {
     {
         path = outer;
     }
-    method(path).is_some_and(|method| method.split('_').all(|word| WORDS.contains(&word)))
+    last_segment(path).is_some_and(|method| method.split('_').all(|word| WORDS.contains(&word)))
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 //! | `owners` | which module an address belonged to when it was captured |
 //! | [`symbolizer`], [`symbol_cache`], `search` | known symbols, and look-ups that do not delay the program |
 //! | `file_symbols`, [`object_file`] | symbols from the file of a module |
-//! | `names`, `source_path` | names as a reader wants them |
+//! | `names`, `brackets`, `mangled`, `source_path` | names as a reader wants them |
 //! | `program` | what the build of the program leaves out |
 //! | [`prune`], [`hook_names`], [`startup`], `wakes` | which functions are machinery: allocators, hooks, start-up |
 //! | [`locations`], [`frames`] | the resolved stacks of one export, and the visible part of each |
@@ -17,12 +17,14 @@
 
 #![forbid(unsafe_code)]
 
+mod brackets;
 mod file_symbols;
 pub mod frames;
 pub mod function_names;
 pub mod hash;
 pub mod hook_names;
 pub mod locations;
+mod mangled;
 mod names;
 pub mod object_file;
 mod owners;

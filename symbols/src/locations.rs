@@ -20,6 +20,8 @@ use crate::wakes;
 /// Every distinct address of an export, resolved once.
 pub struct Locations {
     symbolizer: Symbolizer,
+    /// The module that contains rtprof.
+    own_module: Option<usize>,
     /// Return addresses whose module is certain from some time on.
     by_address: AddressMap<usize, (ClockTime, Known)>,
     /// Addresses of stacks that were captured before that time, with the module that they belonged to then.
@@ -49,8 +51,10 @@ struct Known {
 impl Locations {
     /// An empty set of addresses, for stacks that are shown as `view` says.
     pub fn new(view: View) -> Self {
+        let symbolizer = Symbolizer::new(view.symbolization);
         Self {
-            symbolizer: Symbolizer::new(view.symbolization),
+            own_module: symbolizer.own_module(),
+            symbolizer,
             by_address: AddressMap::default(),
             by_owner: HashMap::new(),
             addresses: Vec::new(),
@@ -126,8 +130,26 @@ impl Locations {
     /// off its leaf.
     pub fn event(&mut self, stack: Stack<'_>) -> Frames<'_> {
         self.resolve(stack);
-        let cut = prune::cut(Machinery::Hooks, self.stack.len(), None, |frame| self.classes(frame));
+        let of_call = self.call_cut();
+        let hooks = || prune::cut(Machinery::Hooks, self.stack.len(), None, |frame| self.classes(frame));
+        let cut = of_call.unwrap_or_else(hooks);
         self.frames(cut)
+    }
+
+    /// Resolves a stack of return addresses, leaf first, of a thread that was running. Nothing is hidden but what lies
+    /// between the kernel and the call that the program made.
+    pub fn running(&mut self, stack: Stack<'_>) -> Frames<'_> {
+        self.resolve(stack);
+        let cut = self.call_cut().unwrap_or(Cut::NONE);
+        self.frames(cut)
+    }
+
+    fn call_cut(&self) -> Option<Cut> {
+        let is_foreign = |frame: usize| {
+            let module = self.addresses[self.stack[frame] as usize].module;
+            module.is_some() && module != self.own_module
+        };
+        prune::call_cut(self.stack.len(), |frame| self.classes(frame), is_foreign)
     }
 
     /// Whether a wake with this stack may have been an unlock (`wakes`), where `waited_at` is the stack of the wait.

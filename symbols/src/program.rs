@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use rtprof_runtime::modules::Module;
 
-use crate::source_path;
 use crate::symbol_cache::{DebugState, FileState, Symbols};
 
 /// Returns what the profile lacks because of how `program` was built, where `file` is what its file provides and
@@ -32,7 +31,7 @@ fn comment_on<'a>(
             true => nameless += 1,
             false => named += 1,
         }
-        located += usize::from(has_own_line(symbols));
+        located += usize::from(symbols.has_own_line);
     }
     if named + nameless == 0 {
         return None;
@@ -61,11 +60,6 @@ fn comment_on<'a>(
     Some(format!("{missing} are missing, because {name} {cause}"))
 }
 
-/// Whether the address has a line outside the standard library, which comes with lines in any build.
-pub(crate) fn has_own_line(symbols: &Symbols) -> bool {
-    symbols.lines.iter().any(|line| line.line != 0 && !source_path::is_library(&line.function.file))
-}
-
 /// Returns `1 address has` or `2 addresses have`.
 pub(crate) fn addresses_have(number: usize) -> String {
     match number {
@@ -88,7 +82,8 @@ mod tests {
             let function = Function { name: "f".into(), system_name: "f".into(), file: file.into() };
             Line { function: Arc::new(function), line, column: 0 }
         };
-        Arc::new(Symbols { lines: lines.iter().map(line).collect(), ..Symbols::default() })
+        let has_own_line = lines.iter().any(|(file, line)| *line != 0 && *file != LIBRARY);
+        Arc::new(Symbols { lines: lines.iter().map(line).collect(), has_own_line, ..Symbols::default() })
     }
 
     #[test]

@@ -15,8 +15,10 @@
 //! A location may contain inlined machinery and the function into which it was inlined, so the cut falls between lines,
 //! not between addresses.
 
+use crate::brackets::last_segment;
 use crate::hook_names;
-use crate::source_path;
+use crate::mangled;
+use crate::source_path::Sources;
 
 /// The role of a function for the cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +35,13 @@ pub(crate) enum Class {
     Library,
     /// A replacement of one of the C library's functions: hidden at the leaf of a wait.
     Interposed,
+    /// The outermost function of such a replacement, which goes by the name of the call.
+    Call,
+    /// The function of ours that makes a system call for a replacement.
+    Kernel,
+    /// A replacement of the C library's function that creates a thread: hidden at the leaf, with the library's functions
+    /// over it.
+    Creation,
     /// A function that makes a system call for a lock: hidden if only interposed functions lie beneath.
     SystemCall,
     /// Our layer for the spans of the crate tracing: hidden at the leaf, as [`Hook`](Self::Hook) is.
@@ -41,6 +50,35 @@ pub(crate) enum Class {
     Dispatch,
     /// Shown.
     Shown,
+}
+
+/// Where a function stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// In the standard library, or in the hash table crate that it is built with.
+    Library,
+    Elsewhere,
+    Unknown,
+}
+
+/// The crates that are the standard library.
+const LIBRARY_CRATES: [&str; 4] = ["alloc", "core", "hashbrown", "std"];
+
+impl Origin {
+    /// Tells it by the linker's name and the source file, which is empty when unknown.
+    pub(crate) fn of(system_name: &str, file: &str, sources: &Sources<'_>) -> Self {
+        let krate = mangled::crate_of(system_name);
+        if krate.is_some_and(|krate| !LIBRARY_CRATES.contains(&krate)) {
+            Self::Elsewhere
+        } else if file.is_empty() {
+            Self::Unknown
+        } else if sources.is_library(file) || krate.is_some() && !sources.know_library() {
+            Self::Library
+        } else {
+            // A crate of the program that is called `core`, if the name says otherwise.
+            Self::Elsewhere
+        }
+    }
 }
 
 /// The kind of machinery at the leaf of a stack.
@@ -87,23 +125,28 @@ pub const DROP_FRAMES: &str = concat!(
 
 /// Returns the class of a function by its demangled name, of either mangling scheme.
 ///
-/// `file` is the source file, empty when unknown. The name alone does not distinguish the library's code from the
-/// program's: `<alloc::vec::Vec<u8> as app::Ext>::grow` and `<&app::Matrix as core::ops::Add>::add` are the program's,
-/// and the program's folder may be called `core`. So a hidden function must stand in the library's own files; of
-/// functions in an unknown file only the layers are hidden, whose names no other code has.
+/// The name alone does not distinguish the library's code from the program's: `<alloc::vec::Vec<u8> as app::Ext>::grow`
+/// and `<&app::Matrix as core::ops::Add>::add` are the program's. So a hidden function must have its origin in the
+/// library; of functions of unknown origin only the layers are hidden, whose names no other code has.
 ///
 /// `inlines_known` says whether inlined functions of its address are known: without them a container's function may
 /// contain inlined code of the program, and is shown.
-pub(crate) fn classify(name: &str, file: &str, inlines_known: bool) -> Class {
-    let is_library = source_path::is_library(file);
+pub(crate) fn classify(name: &str, origin: Origin, inlines_known: bool) -> Class {
+    let is_library = origin == Origin::Library;
     if is_entry(name) {
         Class::Entry
-    } else if is_own(name) || is_layer(name) && (is_library || file.is_empty()) {
+    } else if is_own(name) || is_layer(name) && origin != Origin::Elsewhere {
         Class::Layer
     } else if inlines_known && is_library && is_container(name) {
         Class::Container
+    } else if hook_names::is_interposed_creation(name) {
+        Class::Creation
     } else if hook_names::is_interposed(name) {
-        Class::Interposed
+        match hook_names::call_name(name) {
+            Some(_) => Class::Call,
+            None if hook_names::makes_system_call(name) => Class::Kernel,
+            None => Class::Interposed,
+        }
     } else if hook_names::is_system_call(name) {
         Class::SystemCall
     } else if hook_names::is_span_layer(name) {
@@ -112,7 +155,10 @@ pub(crate) fn classify(name: &str, file: &str, inlines_known: bool) -> Class {
         Class::Dispatch
     } else if hook_names::is_hook(name, inlines_known) {
         Class::Hook
-    } else if inlines_known && is_library && in_crate(name, "std") || name == "__rust_try" {
+    } else if inlines_known && is_library && in_crate(name, "std")
+        || origin != Origin::Elsewhere && hook_names::is_spawn(name)
+        || name == "__rust_try"
+    {
         Class::Library
     } else {
         Class::Shown
@@ -179,7 +225,7 @@ fn is_layer(name: &str) -> bool {
         return true;
     }
     match path.strip_prefix("alloc::boxed::") {
-        Some(_) => matches!(method(name), Some(method) if is_boxing(method)),
+        Some(_) => matches!(last_segment(name), Some(method) if is_boxing(method)),
         None => false,
     }
 }
@@ -191,39 +237,6 @@ fn is_boxing(method: &str) -> bool {
 /// Whether `name` is a function of this crate, or a method of one of its types.
 pub fn in_crate(name: &str, krate: &str) -> bool {
     name.trim_start_matches(['<', '&']).strip_prefix(krate).is_some_and(|rest| rest.starts_with("::"))
-}
-
-/// Returns the last path segment, without type arguments: `new` of `<alloc::boxed::Box<a::B>>::new::<c::D>`.
-pub(crate) fn method(name: &str) -> Option<&str> {
-    let mut depth = 0i32;
-    let mut end = name.len();
-    let mut last = None;
-    let bytes = name.as_bytes();
-    for at in (0..bytes.len()).rev() {
-        match bytes[at] {
-            // The arrow of a function type is not a bracket.
-            b'>' if at > 0 && bytes[at - 1] == b'-' => {}
-            b'>' => {
-                depth += 1;
-            }
-            b'<' => {
-                depth -= 1;
-                if depth == 0 {
-                    end = at;
-                }
-            }
-            b':' if depth == 0 && at > 0 && bytes[at - 1] == b':' => {
-                let segment = &name[at + 1..end.max(at + 1)];
-                if !segment.is_empty() {
-                    last = Some(segment);
-                    break;
-                }
-                end = at - 1;
-            }
-            _ => {}
-        }
-    }
-    last
 }
 
 /// The point where the visible part of a stack begins.
@@ -288,7 +301,8 @@ pub(crate) fn cut<'a>(
 /// hides the gate and what lies beneath it, and of the other code's functions over it:
 ///
 /// - those that make the system call of a lock. The functions of the lock name it, and stay visible;
-/// - those of the crate tracing, between the span and our layer.
+/// - those of the crate tracing, between the span and our layer;
+/// - the standard library's, between the program's function and the creation of a thread.
 fn beyond_gate<'a>(frames: usize, classes: &impl Fn(usize) -> &'a [Class]) -> Option<Cut> {
     let lines = (0..frames).flat_map(|frame| {
         let classes = classes(frame);
@@ -298,10 +312,15 @@ fn beyond_gate<'a>(frames: usize, classes: &impl Fn(usize) -> &'a [Class]) -> Op
     let mut gate = None;
     for (frame, line, class) in lines {
         match (gate, class) {
-            (None, Some(Class::Interposed | Class::Spans)) => gate = class,
+            (None, Some(Class::Interposed | Class::Call | Class::Kernel)) => gate = Some(Class::Interposed),
+            (None, Some(Class::Creation | Class::Spans)) => gate = class,
             // Callees of the gate: the recording, closures. Not the program's code, which may be a signal handler.
             (None, Some(Class::Layer | Class::Hook | Class::Container | Class::Library)) => {}
-            (Some(Class::Interposed), Some(Class::Interposed | Class::SystemCall)) => {}
+            (
+                Some(Class::Interposed),
+                Some(Class::Interposed | Class::Call | Class::Kernel | Class::SystemCall),
+            ) => {}
+            (Some(Class::Creation), Some(Class::Creation | Class::Container | Class::Library)) => {}
             (
                 Some(Class::Spans),
                 Some(Class::Spans | Class::Dispatch | Class::Layer | Class::Container | Class::Library),
@@ -311,6 +330,37 @@ fn beyond_gate<'a>(frames: usize, classes: &impl Fn(usize) -> &'a [Class]) -> Op
     }
     None
 }
+
+/// Finds the cut of a stack whose thread is in the kernel, or in the C library, for an interposed function: all beneath
+/// the function that goes by the name of the call. `None` for other stacks, and if the thread executes code of ours: a
+/// reader must see the time that rtprof takes. `is_foreign` says whether an address lies in another file than rtprof.
+pub(crate) fn call_cut<'a>(
+    frames: usize,
+    classes: impl Fn(usize) -> &'a [Class],
+    is_foreign: impl Fn(usize) -> bool,
+) -> Option<Cut> {
+    let in_c_library = (0..frames).take(MOST_IN_C_LIBRARY).take_while(|frame| is_foreign(*frame)).count();
+    let first = classes((in_c_library < frames).then_some(in_c_library)?);
+    if in_c_library == 0 && first.first() != Some(&Class::Kernel) {
+        return None;
+    }
+    let mut call = None;
+    for frame in in_c_library..frames {
+        for (line, class) in classes(frame).iter().enumerate() {
+            match class {
+                Class::Call => call = Some(Cut { frames: frame, lines: line }),
+                Class::Interposed | Class::Kernel => {}
+                // Closures are called by functions of the library.
+                Class::Library | Class::Container | Class::Layer | Class::Hook if call.is_none() => {}
+                _ => return call,
+            }
+        }
+    }
+    call
+}
+
+/// The most functions of the C library between one of ours and the kernel.
+const MOST_IN_C_LIBRARY: usize = 6;
 
 /// Hides `skip` more lines, as a caller requested; an address without symbols counts as one line.
 pub(crate) fn skip_lines(

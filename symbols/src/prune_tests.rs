@@ -3,8 +3,8 @@ use super::*;
 #[path = "prune_hook_tests.rs"]
 mod hooks;
 
-const LIBRARY: &str = "/rustc/59807616e1fa2540724bfbac14d7976d7e4a3860/library/alloc/src/vec/mod.rs";
-const PROGRAM: &str = "/home/u/app/core/src/main.rs";
+const LIBRARY: Origin = Origin::Library;
+const PROGRAM: Origin = Origin::Elsewhere;
 
 #[test]
 fn the_programs_code_is_never_hidden() {
@@ -21,8 +21,8 @@ fn the_programs_code_is_never_hidden() {
         assert_eq!(classify(name, PROGRAM, true), Class::Shown, "{name}");
     }
     // Without a file only names that no other code has.
-    assert_eq!(classify("alloc::raw_vec::finish_grow", "", false), Class::Layer);
-    assert_eq!(classify("<alloc::vec::Vec<u8>>::push", "", false), Class::Shown);
+    assert_eq!(classify("alloc::raw_vec::finish_grow", Origin::Unknown, false), Class::Layer);
+    assert_eq!(classify("<alloc::vec::Vec<u8>>::push", Origin::Unknown, false), Class::Shown);
     // Code of ours that runs the program's code.
     assert_eq!(classify("rtprof_runtime::labels::do_with", PROGRAM, false), Class::Shown);
 }
@@ -139,9 +139,12 @@ fn classes_of_real_names() {
     }
     // A sweep runs the program's code.
     let sweep = "rtprof_allocator::collector::sweep::<(), app::collect::{closure#0}>";
-    assert_eq!((classify(sweep, "", true), classify(sweep, "", false)), (Hook, Shown));
+    assert_eq!(
+        (classify(sweep, Origin::Unknown, true), classify(sweep, Origin::Unknown, false)),
+        (Hook, Shown)
+    );
     assert_eq!(classify("std::thread::lookalike", PROGRAM, true), Shown);
-    assert_eq!(classify("__rust_try", "", false), Library);
+    assert_eq!(classify("__rust_try", Origin::Unknown, false), Library);
 }
 
 #[test]

@@ -26,8 +26,9 @@
 //! As at the leaf (`prune`), inlined functions share an address with those into which they were inlined, so the ends
 //! fall between lines.
 
+use crate::brackets::last_segment;
 use crate::hook_names;
-use crate::prune::{Cut, in_crate, method};
+use crate::prune::{Cut, in_crate};
 
 /// The name shown for a thread's first function where its frames are hidden.
 pub const THREAD_START: &str = "thread start";
@@ -68,7 +69,7 @@ fn part(name: &str, inlines_known: bool) -> Part {
         return Part::ThreadStart;
     }
     if in_crate(name, "std") {
-        match method(name) {
+        match last_segment(name) {
             Some("lang_start" | "lang_start_internal") => return Part::MainStart,
             Some("thread_start") => return Part::ThreadStart,
             Some("__rust_begin_short_backtrace") => return Part::Marker,
@@ -76,7 +77,8 @@ fn part(name: &str, inlines_known: bool) -> Part {
         }
     }
     // Without known inlined functions it may contain the program's closure.
-    let is_glue = inlines_known && (method(name) == Some("call_once") && is_library(name) || is_ours(name));
+    let is_glue =
+        inlines_known && (last_segment(name) == Some("call_once") && is_library(name) || is_ours(name));
     if is_glue { Part::Glue } else { Part::Other }
 }
 

@@ -49,6 +49,8 @@ pub struct Symbols {
     /// The class of each line.
     pub(crate) classes: Box<[Class]>,
     pub(crate) startup: Startup,
+    /// Whether it has a line outside the standard library, which comes with lines in any build.
+    pub(crate) has_own_line: bool,
     /// Distance of the return address from the start of the function that has the code; 0 when unknown.
     pub offset: u64,
 }

@@ -108,7 +108,8 @@ pub(crate) fn tell_unlock<'a>(addresses: impl Iterator<Item = &'a Symbols>) -> O
     // First the recording, then the interposed function. The functions of parking_lot, which count as hooks beneath our
     // own locks, come after that: here they show what was unlocked.
     let is_recording = |class: Class| matches!(class, Class::Layer | Class::Hook);
-    let is_call = |class: Class| matches!(class, Class::Interposed | Class::SystemCall);
+    let is_call =
+        |class: Class| matches!(class, Class::Interposed | Class::Call | Class::Kernel | Class::SystemCall);
     let near = lines
         .skip_while(|line| line.is_some_and(|(_, class)| is_recording(*class)))
         .skip_while(|line| line.is_some_and(|(_, class)| is_call(*class)))

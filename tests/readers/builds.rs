@@ -34,7 +34,8 @@ type Flags = (&'static str, &'static str);
 macro_rules! kinds_of_build {
     ($flags:expr) => {
         kinds_of_build!($flags;
-            debug, release_without_debug_information, line_tables_only, split_debug_information, fat_lto, stripped);
+            debug, release_without_debug_information, line_tables_only, remapped, split_debug_information, fat_lto,
+            stripped);
     };
     ($flags:expr; $($kind:ident),*) => {
         $(
@@ -57,7 +58,7 @@ mod by_unwind_tables {
 
 /// Builds the fixture, whose own crate is compiled with the options of `last` too. The builds of one test binary share
 /// folders, so they take turns.
-fn build(flags: Flags, arguments: &[&str], last: &[&str]) -> PathBuf {
+fn build(flags: (&str, &str), arguments: &[&str], last: &[&str]) -> PathBuf {
     static TURN: Mutex<()> = Mutex::new(());
     let _turn = TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let target = folder::tmp().join(format!("builds-{}", flags.0));
@@ -259,11 +260,49 @@ fn release_without_debug_information(flags: Flags) {
     check_build(flags, &arguments, Names::Functions);
 }
 
+/// Line tables of our own crates too, as in users' builds, unlike in the fixture's other builds.
+const LINE_TABLES: [&str; 5] = [
+    "--release",
+    "--config",
+    "profile.release.debug='line-tables-only'",
+    "--config",
+    "profile.release.package.\"*\".debug='line-tables-only'",
+];
+
 fn line_tables_only(flags: Flags) {
-    let program = "profile.release.debug='line-tables-only'";
-    // Our own crates too, as in users' builds, unlike in the fixture's other builds.
-    let dependencies = "profile.release.package.\"*\".debug='line-tables-only'";
-    check_build(flags, &["--release", "--config", program, "--config", dependencies], Names::Lines);
+    check_build(flags, &LINE_TABLES, Names::Lines);
+}
+
+/// As reproducible builds are made, with the compiler of a distribution: no path has its usual beginning, and names have
+/// only their last segment.
+fn remapped(flags: Flags) {
+    let (name, captured) = flags;
+    let registry = std::env::home_dir().expect("there is one").join(".cargo/registry/src");
+    let all = format!(
+        "{captured} --remap-path-prefix={}=/src/of-rtprof --remap-path-prefix={}=/deps",
+        env!("CARGO_MANIFEST_DIR"),
+        registry.display()
+    );
+    let binary = build((&format!("{name}-remapped"), &all), &LINE_TABLES, &[]);
+    let mut bytes = std::fs::read(&binary).expect("it was built");
+    // As long as `/rustc/` and the hash of a commit, so that all offsets in the file stay.
+    let fedora = b"/builddir/build/BUILD/rust-1.8/rustc-1.83.0-src";
+    let usual = b"/rustc/";
+    assert_eq!(fedora.len(), usual.len() + 40);
+    let places: Vec<usize> = (0..bytes.len() - 100)
+        .filter(|&at| {
+            bytes[at..].starts_with(usual) && bytes[at + 7..at + 47].iter().all(u8::is_ascii_hexdigit)
+        })
+        .collect();
+    assert!(!places.is_empty(), "{name}: std's sources are named");
+    for at in places {
+        bytes[at..at + fedora.len()].copy_from_slice(fedora);
+    }
+    let of_a_distribution = folder_beside(&binary, "of-a-distribution").join("chain");
+    std::fs::copy(&binary, &of_a_distribution).expect("the build's own folder can be written");
+    std::fs::write(&of_a_distribution, bytes).expect("it is the test's own");
+    check_built(flags, &binary, Names::Lines);
+    check_built(flags, &of_a_distribution, Names::Lines);
 }
 
 fn split_debug_information(flags: Flags) {

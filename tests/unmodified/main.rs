@@ -22,6 +22,7 @@ mod sandboxed;
 mod scenes;
 mod threads;
 mod traces;
+mod whose_frames;
 
 use test_support::inner::{INNER, Inner};
 

@@ -30,11 +30,12 @@ fn profile(name: &str) -> Profile {
 fn every_thread_has_its_creator() {
     child::isolated("every_thread_has_its_creator", || {
         creates_threads(5);
+        // The leaf is the function that spawned.
         let created = |function: &str| -> i64 {
             let profile = profile("threadcreate");
             let samples = profile.samples().into_iter();
             samples
-                .filter(|sample| sample.frames.iter().any(|frame| frame.function.contains(function)))
+                .filter(|sample| sample.frames[0].function.contains(function))
                 .map(|sample| sample.values[0])
                 .sum()
         };
@@ -43,7 +44,7 @@ fn every_thread_has_its_creator() {
         rtprof::thread::spawn(|| ()).join().expect("it does nothing");
         let here = created("every_thread_has_its_creator::{closure#0}")
             + created("every_thread_has_its_creator::{{closure}}");
-        assert_eq!(here, 5 + 1);
+        assert_eq!(here, 1);
     });
 }
 
@@ -64,7 +65,8 @@ fn goroutines_have_the_names_and_creators_of_threads() {
         let id = rtprof::goroutine_profile().iter().find(named).expect("it waits").id;
         let dump = text.split("\n\n").find(|dump| dump.starts_with(&format!("goroutine {id} [")));
         let (_, creator) = dump.and_then(|dump| dump.split_once("created by ")).expect("it has a creator");
-        assert!(creator.contains("threads.rs"), "{creator}");
+        // The function's own name: rtprof has a file `threads.rs` too.
+        assert!(creator.starts_with(module_path!()), "{creator}");
         drop(stop);
         assert!(thread.join().expect("it ends well"));
         assert!(rtprof::goroutine_profile().iter().all(|goroutine| goroutine.name != "a name of its o"));

@@ -16,8 +16,8 @@
 //!                              └─ yes ───► the C library's function
 //! ```
 //!
-//! `syscall` makes the call itself, without a function of ours. Functions for mutexes and conditions, and those that
-//! create threads, are entered, but record nothing. So are functions that the C library lacks, as `epoll_pwait2` before
+//! `syscall` makes the call itself, without a function of ours. Functions for mutexes and conditions are entered, but
+//! record nothing. So are functions that the C library lacks, as `epoll_pwait2` before
 //! glibc 2.35, and all functions in a static program, which make the system calls themselves.
 
 use rtprof_runtime::listeners::{self, LISTENERS};
@@ -208,12 +208,12 @@ macro_rules! unless_anywhere {
         /// As for the C library's function.
         #[cfg(target_feature = "crt-static")]
         #[unsafe(no_mangle)]
+        #[unsafe(naked)]
         pub(crate) unsafe extern "C-unwind" fn $name($($argument: $type),*) -> $result {
-            #[allow(unused_unsafe, reason = "some are given nothing that could be wrong")]
-            // SAFETY: the caller keeps the contract of the C library's function.
-            unsafe {
-                $ours($($argument),*)
-            }
+            #[cfg(target_arch = "x86_64")]
+            core::arch::naked_asm!(".cfi_startproc", "endbr64", "jmp {ours}", ".cfi_endproc", ours = sym $ours);
+            #[cfg(target_arch = "aarch64")]
+            core::arch::naked_asm!(".cfi_startproc", "hint #34", "b {ours}", ".cfi_endproc", ours = sym $ours);
         }
     )*};
 }

@@ -115,54 +115,6 @@ impl Default for Birth {
 
 static BIRTHS: SlotTable<Birth> = SlotTable::new();
 
-/// `int pthread_create(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *)`
-///
-/// # Safety
-/// As for the C library's function.
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn pthread_create(
-    thread: *mut pthread_t,
-    attributes: *const pthread_attr_t,
-    function: Function,
-    argument: *mut c_void,
-) -> c_int {
-    // SAFETY: the caller keeps the contract of the C library's function.
-    if hidden::is_hidden(Calls::THREADS) || unsafe { is_small(attributes) } {
-        // SAFETY: the caller keeps the contract of the C library's function.
-        return unsafe { next::create(thread, attributes, function, argument) };
-    }
-    let before = errno();
-    let created_by = thread_create::stack();
-    let birth = created_by.and_then(|_| BIRTHS.take());
-    let Some(birth) = birth else {
-        set_errno(before);
-        // SAFETY: the caller keeps the contract of the C library's function.
-        return unsafe { next::create(thread, attributes, function, argument) };
-    };
-    let creator = goroutine::current().map_or(0, Goroutine::id);
-    let origin = Origin { created_by, creator, start: None, birth: states::create("", None) };
-    let start = Start { function, argument, origin, labels: labels::current() };
-    // SAFETY: this thread has taken the slot, and no other accesses it.
-    unsafe { (*birth.start.get()).write(start) };
-    set_errno(before);
-    let argument = (&raw const *birth).cast_mut().cast();
-    // SAFETY: the caller keeps the contract of the C library's function, and `thread_start` expects this slot.
-    let result = unsafe { next::create(thread, attributes, thread_start, argument) };
-    let after = errno();
-    match created_by {
-        Some(bucket) if result == 0 => bucket.record.count_one(),
-        _ => {
-            if let Some(birth) = origin.birth {
-                states::create_failed(birth);
-            }
-            // SAFETY: the slot was written above, and no thread was made that would take it.
-            drop(unsafe { take(birth) });
-        }
-    }
-    set_errno(after);
-    result
-}
-
 /// The smallest stack of a thread that is recorded: the work before its first function takes some kilobytes of it.
 const LEAST_STACK: usize = 64 << 10;
 
@@ -203,6 +155,13 @@ unsafe extern "C-unwind" fn thread_start(birth: *mut c_void) -> *mut c_void {
 }
 
 unless_anywhere! {
+    /// `int pthread_create(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *)`
+    fn pthread_create(
+        thread: *mut pthread_t,
+        attributes: *const pthread_attr_t,
+        function: Function,
+        argument: *mut c_void
+    ) -> c_int: watched::pthread_create, next::CREATE;
     /// `int pthread_join(pthread_t, void **)`
     fn pthread_join(thread: pthread_t, result: *mut *mut c_void) -> c_int: watched::pthread_join, next::JOIN;
 }
@@ -217,6 +176,51 @@ unless_anywhere! {
 /// What these functions do for all threads that may not be cancelled anywhere.
 mod watched {
     use super::*;
+
+    /// # Safety
+    /// As for the C library's function.
+    pub(super) unsafe extern "C-unwind" fn pthread_create(
+        thread: *mut pthread_t,
+        attributes: *const pthread_attr_t,
+        function: Function,
+        argument: *mut c_void,
+    ) -> c_int {
+        // SAFETY: the caller keeps the contract of the C library's function.
+        if hidden::is_hidden(Calls::THREADS) || unsafe { is_small(attributes) } {
+            // SAFETY: the caller keeps the contract of the C library's function.
+            return unsafe { next::create(thread, attributes, function, argument) };
+        }
+        let before = errno();
+        let created_by = thread_create::stack();
+        let birth = created_by.and_then(|_| BIRTHS.take());
+        let Some(birth) = birth else {
+            set_errno(before);
+            // SAFETY: the caller keeps the contract of the C library's function.
+            return unsafe { next::create(thread, attributes, function, argument) };
+        };
+        let creator = goroutine::current().map_or(0, Goroutine::id);
+        let origin = Origin { created_by, creator, start: None, birth: states::create("", None) };
+        let start = Start { function, argument, origin, labels: labels::current() };
+        // SAFETY: this thread has taken the slot, and no other accesses it.
+        unsafe { (*birth.start.get()).write(start) };
+        set_errno(before);
+        let argument = (&raw const *birth).cast_mut().cast();
+        // SAFETY: the caller keeps the contract of the C library's function, and `thread_start` expects this slot.
+        let result = unsafe { next::create(thread, attributes, thread_start, argument) };
+        let after = errno();
+        match created_by {
+            Some(bucket) if result == 0 => bucket.record.count_one(),
+            _ => {
+                if let Some(birth) = origin.birth {
+                    states::create_failed(birth);
+                }
+                // SAFETY: the slot was written above, and no thread was made that would take it.
+                drop(unsafe { take(birth) });
+            }
+        }
+        set_errno(after);
+        result
+    }
 
     /// # Safety
     /// As for the C library's function.
