@@ -83,7 +83,7 @@ pub const DROP_FRAMES: &str = concat!(
 );
 
 /// Whether a function replaces one of the C library's, or is inside such a function. A function that keeps the C
-/// library's name, as `pthread_create` does, is shown as the C library's would be. Others only jump to one of our
+/// library's name, as `pthread_mutex_lock` does, is shown as the C library's would be. Others only jump to one of our
 /// functions, and have no frame.
 pub(crate) fn is_interposed(name: &str) -> bool {
     in_crate(name, "rtprof_hooks::interpose") && !is_interposed_start(name)

@@ -350,8 +350,8 @@ pub(crate) fn call_cut<'a>(
             match class {
                 Class::Call => call = Some(Cut { frames: frame, lines: line }),
                 Class::Interposed | Class::Kernel => {}
-                // Closures are called by functions of the library.
-                Class::Library | Class::Container | Class::Layer | Class::Hook if call.is_none() => {}
+                // Our closures are called by functions of the library. Other code of ours calls the C library for itself.
+                Class::Library | Class::Container if call.is_none() => {}
                 _ => return call,
             }
         }

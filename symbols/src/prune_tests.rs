@@ -289,3 +289,23 @@ fn skipping_counts_lines() {
     assert_eq!(skip(5), Cut { frames: 2, lines: 2 });
     assert_eq!(skip(usize::MAX), Cut { frames: 2, lines: 2 });
 }
+
+#[test]
+fn only_the_kernel_and_the_c_library_are_hidden_beneath_a_call() {
+    use Class::{Call, Container, Hook, Interposed, Kernel, Layer, Shown};
+    /// Where the C library's frames are, the first `foreign` ones, no class is known.
+    fn cut(foreign: usize, stack: &[&[Class]]) -> Option<(usize, usize)> {
+        let found = call_cut(stack.len(), |frame| stack[frame], |frame| frame < foreign);
+        found.map(|cut| (cut.frames, cut.lines))
+    }
+    assert_eq!(cut(0, &[&[Kernel, Interposed, Call], &[Shown]]), Some((0, 2)));
+    assert_eq!(cut(0, &[&[Kernel], &[Interposed], &[Call], &[Call, Shown]]), Some((3, 0)));
+    assert_eq!(cut(2, &[&[], &[], &[Container, Interposed], &[Call], &[Shown]]), Some((3, 0)));
+    // Code of ours, and what it calls in the C library.
+    assert_eq!(cut(0, &[&[Hook], &[Interposed, Call], &[Shown]]), None);
+    assert_eq!(cut(1, &[&[], &[Layer], &[Interposed, Call], &[Shown]]), None);
+    // The program in the C library, also in a signal handler that has interrupted a call.
+    assert_eq!(cut(1, &[&[], &[Shown]]), None);
+    assert_eq!(cut(0, &[&[Shown], &[], &[Kernel, Call], &[Shown]]), None);
+    assert_eq!(cut(1, &[&[]]), None);
+}

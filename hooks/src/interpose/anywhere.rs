@@ -17,8 +17,8 @@
 //! ```
 //!
 //! `syscall` makes the call itself, without a function of ours. Functions for mutexes and conditions are entered, but
-//! record nothing. So are functions that the C library lacks, as `epoll_pwait2` before
-//! glibc 2.35, and all functions in a static program, which make the system calls themselves.
+//! record nothing. So are functions that the C library lacks, as `epoll_pwait2` before glibc 2.35, and all functions in a
+//! static program, which make the system calls themselves.
 
 use rtprof_runtime::listeners::{self, LISTENERS};
 
