@@ -93,8 +93,9 @@ pub(crate) fn is_interposed(name: &str) -> bool {
 /// the C library's name only jumps there, and is in no stack.
 pub(crate) fn call_name(name: &str) -> Option<&str> {
     let inner = name.strip_prefix("rtprof_hooks::interpose::")?;
-    if inner.contains("watched::") {
-        return last_segment(name);
+    if let Some((_, call)) = inner.split_once("watched::") {
+        // A closure in it is not the outermost.
+        return (!call.contains("::")).then_some(call);
     }
     let is_futex = matches!(
         inner.strip_prefix("futex::"),
@@ -377,6 +378,20 @@ mod tests {
         ] {
             assert!(is_hook(name, true), "{name}");
             assert!(!is_hook(name, false), "{name}");
+        }
+    }
+
+    #[test]
+    fn calls_go_by_the_name_of_the_c_librarys_function() {
+        for (name, call) in [
+            ("rtprof_hooks::interpose::sleeps::watched::nanosleep", Some("nanosleep")),
+            ("rtprof_hooks::interpose::files::watched::read", Some("read")),
+            ("rtprof_hooks::interpose::futex::interposed_operation", Some("syscall")),
+            ("rtprof_hooks::interpose::yields::watched::sched_yield::{{closure}}", None),
+            ("rtprof_hooks::interpose::futex::interposed_wait::<app::main::{closure#0}>", None),
+            ("app::watched::read", None),
+        ] {
+            assert_eq!(call_name(name), call, "{name}");
         }
     }
 

@@ -314,6 +314,8 @@ fn beyond_gate<'a>(frames: usize, classes: &impl Fn(usize) -> &'a [Class]) -> Op
         match (gate, class) {
             (None, Some(Class::Interposed | Class::Call | Class::Kernel)) => gate = Some(Class::Interposed),
             (None, Some(Class::Creation | Class::Spans)) => gate = class,
+            // A closure of ours within the function that creates threads.
+            (Some(Class::Interposed), Some(Class::Creation)) => gate = class,
             // Callees of the gate: the recording, closures. Not the program's code, which may be a signal handler.
             (None, Some(Class::Layer | Class::Hook | Class::Container | Class::Library)) => {}
             (

@@ -53,7 +53,8 @@ fn a_cpu_profile_has_the_time_of_calls() {
         until("each call has a sample", || {
             for Sample { frames, .. } in samples() {
                 let leaf = &frames[0].function;
-                assert!(!leaf.contains("interpose::forward"), "{frames:#?}");
+                // What rtprof does itself is shown, as is right.
+                assert!(!leaf.ends_with("::system_call"), "{frames:#?}");
                 if missing.contains(&leaf.as_str()) {
                     let above = &frames[1].function;
                     assert!(!BETWEEN.iter().any(|ours| above.contains(ours)), "{frames:#?}");
