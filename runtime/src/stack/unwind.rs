@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!   KNOWN ─────► unwinder of the modules known now      (the old one is freed when no walk uses it)
-//!   stripes ───► [ lock | rules, framehop's cache ] [ lock | rules, framehop's cache ] …      see `stripes`
+//!   stripes ───► [ lock | rules ] [ lock | rules ] …  [ lock | framehop's caches ] …          see `stripes`
 //! ```
 #![cfg_attr(not(rtprof_supported), allow(unused_variables))]
 
@@ -28,7 +28,7 @@ mod imp {
     use super::super::frame_pointer::plain_address;
     use super::super::rule::{self, Frame, Read, Rule, Unwound};
     use super::super::spare;
-    use super::super::stripes::{self, Cache, Caches};
+    use super::super::stripes::{self, Cache, Taken};
     use super::*;
     use core::sync::atomic::{AtomicPtr, Ordering};
     use framehop::{
@@ -85,7 +85,7 @@ mod imp {
         let before = unsafe { KNOWN.load(Ordering::Acquire).as_ref() };
         let generation = before.map_or(0, |known| known.generation) + 1;
         let old = KNOWN.swap(Box::into_raw(Box::new(Known { unwinder, generation })), Ordering::AcqRel);
-        if stripes::empty(generation) && !old.is_null() {
+        if stripes::empty() && !old.is_null() {
             // SAFETY: no walk that began before the swap is still running, and later walks use the new unwinder.
             drop(unsafe { Box::from_raw(old) });
         }
@@ -119,17 +119,13 @@ mod imp {
         frames: &mut [usize],
     ) -> Option<usize> {
         let mut taken = stripes::take()?;
-        // Loaded after the stripe was taken: `install` relies on it.
-        // SAFETY: an unwinder is freed only after it was replaced and each stripe was found free.
+        // Loaded after the rules were taken: `install` relies on it.
+        // SAFETY: an unwinder is freed only after it was replaced and all rules were found free.
         let known = unsafe { KNOWN.load(Ordering::Acquire).as_ref() }?;
-        let unwinder = &known.unwinder;
+        let mut framehop = Framehop { unwinder: &known.unwinder, caches: None };
         // Without the part below the stack pointer, which any code may overwrite.
         let mut stack = Bounds { low: registers.sp, ..stack };
-        let Caches { rules, generation, framehop } = taken.caches();
-        if *generation != known.generation {
-            rules.forget();
-            *generation = known.generation;
-        }
+        let rules = taken.of(known.generation);
         // The address by which the rule of the current frame is found.
         let mut address = registers.ip as u64;
         let at = |address: u64, depth: usize| match depth {
@@ -138,7 +134,7 @@ mod imp {
             _ => FrameAddress::from_return_address(address + 1).expect("it is not 0"),
         };
         let mut frame = Frame { sp: registers.sp, fp: registers.fp };
-        let mut place = rules.find(address, || learn(unwinder, framehop, at(address, 0), registers));
+        let mut place = rules.find(address, || framehop.learn(at(address, 0), registers))?;
         let mut depth = 0;
         while depth < frames.len() {
             let rule = rules.rule(place);
@@ -146,7 +142,7 @@ mod imp {
                 let at = at(address, depth);
                 let mut now = stack;
                 let mut read = |at: u64| read::<FOREIGN>(&mut now, at as usize);
-                let caller = ask(unwinder, framehop, at, native(at, frame, registers), &mut read);
+                let caller = framehop.ask(at, native(at, frame, registers), &mut read)?;
                 if FOREIGN {
                     stack = now;
                 }
@@ -175,8 +171,7 @@ mod imp {
             }
             frame = next;
             address = return_address as u64 - 1;
-            place =
-                rules.find_after(place, address, || learn(unwinder, framehop, at(address, depth), registers));
+            place = rules.find_after(place, address, || framehop.learn(at(address, depth), registers))?;
         }
         Some(depth)
     }
@@ -190,18 +185,18 @@ mod imp {
     }
 
     fn find_frame_within(registers: Registers, stack: Bounds, sp: usize) -> Option<Option<usize>> {
-        let mut taken = stripes::take()?;
+        let _taken = stripes::take()?;
         // As in `walk_within`.
-        // SAFETY: an unwinder is freed only after it was replaced and each stripe was found free.
+        // SAFETY: an unwinder is freed only after it was replaced and all rules were found free.
         let known = unsafe { KNOWN.load(Ordering::Acquire).as_ref() }?;
-        let caches = &mut taken.caches().framehop;
+        let mut framehop = Framehop { unwinder: &known.unwinder, caches: None };
         let mut stack = Bounds { low: registers.sp, ..stack };
         let mut frame = Frame { sp: registers.sp, fp: registers.fp };
         let mut at = FrameAddress::from_instruction_pointer(registers.ip as u64);
         while frame.sp < sp {
             let mut read = |at: u64| read::<true>(&mut stack, at as usize);
             let from = native(at, frame, registers);
-            let (next, return_address) = ask(&known.unwinder, caches, at, from, &mut read).ok().flatten()?;
+            let (next, return_address) = framehop.ask(at, from, &mut read)?.ok().flatten()?;
             if next.sp <= frame.sp {
                 return None;
             }
@@ -249,37 +244,58 @@ mod imp {
         }
     }
 
-    /// Unwinds one frame by framehop.
-    #[cold]
-    #[inline(never)]
-    fn ask(
-        unwinder: &Native,
-        caches: &mut [Cache],
-        at: FrameAddress,
-        mut registers: UnwindRegsNative,
-        read: &mut Read<'_>,
-    ) -> Unwound {
-        let mut read = |address: u64| read(address);
-        let cache = &mut caches[(at.address_for_lookup() >> 4) as usize % caches.len()];
-        let Some(caller) = unwinder.unwind_frame(at, &mut registers, cache, &mut read).or(Err(()))? else {
-            return Ok(None);
-        };
-        #[cfg(target_arch = "x86_64")]
-        let fp = registers.bp();
-        #[cfg(target_arch = "aarch64")]
-        let fp = registers.fp();
-        Ok(Some((Frame { sp: registers.sp() as usize, fp: fp as usize }, caller as usize)))
+    /// framehop's knowledge of the modules. Its caches are taken when a walk needs them.
+    struct Framehop<'a> {
+        unwinder: &'a Native,
+        caches: Option<Taken<Box<[Cache]>>>,
     }
 
-    /// Learns the rule of an address that is not in the cache.
-    #[cold]
-    #[inline(never)]
-    fn learn(unwinder: &Native, caches: &mut [Cache], at: FrameAddress, registers: Registers) -> Rule {
-        // The return address may still be in a register there.
-        if cfg!(target_arch = "aarch64") {
-            return Rule::ASK;
+    impl Framehop<'_> {
+        /// Unwinds one frame. Returns `None` if all caches are taken.
+        #[cold]
+        #[inline(never)]
+        fn ask(
+            &mut self,
+            at: FrameAddress,
+            mut registers: UnwindRegsNative,
+            read: &mut Read<'_>,
+        ) -> Option<Unwound> {
+            if self.caches.is_none() {
+                self.caches = stripes::take_framehop();
+            }
+            let caches = self.caches.as_deref_mut()?;
+            let mut read = |address: u64| read(address);
+            let cache = &mut caches[(at.address_for_lookup() >> 4) as usize % caches.len()];
+            let caller = match self.unwinder.unwind_frame(at, &mut registers, cache, &mut read) {
+                Ok(Some(caller)) => caller,
+                Ok(None) => return Some(Ok(None)),
+                Err(_) => return Some(Err(())),
+            };
+            #[cfg(target_arch = "x86_64")]
+            let fp = registers.bp();
+            #[cfg(target_arch = "aarch64")]
+            let fp = registers.fp();
+            Some(Ok(Some((Frame { sp: registers.sp() as usize, fp: fp as usize }, caller as usize))))
         }
-        rule::learn(|frame, read| ask(unwinder, caches, at, native(at, frame, registers), read))
+
+        /// Learns the rule of an address that is not in the cache. Returns `None` if all caches are taken.
+        #[cold]
+        #[inline(never)]
+        fn learn(&mut self, at: FrameAddress, registers: Registers) -> Option<Rule> {
+            // The return address may still be in a register there.
+            if cfg!(target_arch = "aarch64") {
+                return Some(Rule::ASK);
+            }
+            let mut is_asked = true;
+            let rule = rule::learn(|frame, read| {
+                let unwound = self.ask(at, native(at, frame, registers), read);
+                is_asked &= unwound.is_some();
+                unwound.unwrap_or(Err(()))
+            });
+            // There are few of them, and the walk goes on for longer than this took.
+            self.caches = None;
+            is_asked.then_some(rule)
+        }
     }
 }
 
