@@ -5,6 +5,7 @@ use std::fmt::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use rtprof_runtime::labels::{self, LabelSet};
 use rtprof_tracer::{Region, Suspended, Task, is_enabled, log, start_region};
 use tracing_core::field::{Field, Visit};
 use tracing_core::span::{Attributes, Id, Record};
@@ -48,6 +49,8 @@ thread_local! {
 pub struct Layer {
     /// Subscribers number their spans each from 1, and one thread may use several subscribers.
     number: u64,
+    /// The fields of spans that are labels, if spans are labels.
+    labels: Option<&'static [&'static str]>,
 }
 
 impl Default for Layer {
@@ -60,21 +63,26 @@ impl Default for Layer {
 #[must_use = "a subscriber has to have it"]
 pub fn layer() -> Layer {
     static LAST: AtomicU64 = AtomicU64::new(0);
-    Layer { number: LAST.fetch_add(1, Ordering::Relaxed) }
+    Layer { number: LAST.fetch_add(1, Ordering::Relaxed), labels: None }
 }
 
 /// A span that this thread is in.
 struct Entered {
     layer: u64,
     span: Id,
-    /// The task that was current before.
-    before: Suspended,
+    /// The task that was current before, if the span is in a trace.
+    before: Option<Suspended>,
+    /// The labels that were current before, if the span has labels.
+    labels_before: Option<labels::Current>,
     /// Ends when this is dropped.
-    _region: Region,
+    _region: Option<Region>,
 }
 
 /// What the registry keeps with a span, and drops when the span is closed: its task in the trace that is written.
 struct SpanTask(Task);
+
+/// What the registry keeps with a span that has labels.
+struct SpanLabels(LabelSet);
 
 /// A task that is current until this is dropped.
 struct Current(Suspended);
@@ -100,6 +108,11 @@ fn caught<T>(f: impl FnOnce() -> T) -> Option<T> {
 
 impl<S: Subscriber + for<'a> LookupSpan<'a>> tracing_subscriber::Layer<S> for Layer {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
+        if let Some(fields) = self.labels
+            && let Some(span) = context.span(id)
+        {
+            keep_labels(&span, fields, attributes);
+        }
         if is_enabled()
             && let Some(span) = context.span(id)
         {
@@ -117,7 +130,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> tracing_subscriber::Layer<S> for La
     }
 
     fn on_enter(&self, id: &Id, context: Context<'_, S>) {
-        if is_enabled()
+        if (is_enabled() || self.labels.is_some())
             && let Some(span) = context.span(id)
         {
             self.enter(&span);
@@ -143,15 +156,47 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> tracing_subscriber::Layer<S> for La
 }
 
 impl Layer {
+    /// Also labels what is sampled inside a span: with the name of the span (key `span`), and with those of its fields that
+    /// are in `fields`, whether a trace is recorded or not. Inner spans add their labels to those of outer ones, and replace
+    /// equal keys. The labels are those of [`set_labels`](rtprof_runtime::labels::set_labels): CPU, heap, block and mutex
+    /// profiles have them, and the goroutine profile those of a task that awaits inside a span.
+    ///
+    /// Choose fields with few different values, such as `route`: profiles keep 1,024 distinct sets of labels, and all
+    /// others are one. A field counts if it has a value when the span is created. Each time that a span is entered, its labels are
+    /// added to the thread's in a new set, and a table of the process is asked for the number of that set.
+    ///
+    /// ```
+    /// use tracing_subscriber::layer::SubscriberExt;
+    ///
+    /// let layer = rtprof_hooks::tracing::layer().with_labels(&["route", "tenant"]);
+    /// # let _subscriber =
+    /// tracing_subscriber::registry().with(layer);
+    /// ```
+    pub fn with_labels(self, fields: &'static [&'static str]) -> Self {
+        Self { labels: Some(fields), ..self }
+    }
+
     fn enter<'a, R: LookupSpan<'a>>(&self, span: &SpanRef<'a, R>) {
-        caught(|| begin(span));
-        let task = task_of(span);
+        let task = is_enabled().then(|| {
+            caught(|| begin(span));
+            task_of(span)
+        });
+        let labels = self.labels.and_then(|_| labels_in(span));
+        if task.is_none() && labels.is_none() {
+            return;
+        }
         // On a thread that ends, the span is not entered.
         let _ = STACK.try_with(|stack| {
-            let mut before = task;
-            before.swap();
-            let region = start_region(span.name());
-            let entered = Entered { layer: self.number, span: span.id(), before, _region: region };
+            let (mut before, mut labels_before) = (task, labels);
+            if let Some(task) = &mut before {
+                task.swap();
+            }
+            if let Some(labels) = &mut labels_before {
+                labels.swap();
+            }
+            let region = before.is_some().then(|| start_region(span.name()));
+            let entered =
+                Entered { layer: self.number, span: span.id(), before, labels_before, _region: region };
             let forgotten = {
                 let mut stack = stack.borrow_mut();
                 let oldest = if stack.len() < ENTERED { 0 } else { ENTERED / 2 };
@@ -163,21 +208,68 @@ impl Layer {
         });
     }
 
-    /// Leaves a span. It need not be the last that the thread has entered.
+    /// Leaves a span. It need not be the last that the thread has entered: a span that was entered after it is still
+    /// current then, and returns to what was before both.
     fn exit(&self, span: &Id) {
         let left = STACK.try_with(|stack| {
             let mut stack = stack.borrow_mut();
             let at =
                 stack.iter().rposition(|entered| entered.layer == self.number && entered.span == *span)?;
             let mut left = stack.remove(at);
-            match stack.get_mut(at) {
-                // The span entered after it is still current, and returns to what was before both.
-                Some(next) => core::mem::swap(&mut next.before, &mut left.before),
-                None => left.before.swap(),
+            let later = &mut stack[at..];
+            if let Some(before) = &mut left.before {
+                match later.iter_mut().find_map(|entered| entered.before.as_mut()) {
+                    Some(next) => core::mem::swap(next, before),
+                    None => before.swap(),
+                }
+            }
+            if let Some(before) = &mut left.labels_before {
+                match later.iter_mut().find_map(|entered| entered.labels_before.as_mut()) {
+                    Some(next) => core::mem::swap(next, before),
+                    None => before.swap(),
+                }
             }
             Some(left)
         });
         drop(left);
+    }
+}
+
+/// Keeps the labels of a new span with it: its name, and the values of these fields.
+fn keep_labels<'a, R: LookupSpan<'a>>(
+    span: &SpanRef<'a, R>,
+    fields: &'static [&'static str],
+    attributes: &Attributes<'_>,
+) {
+    let mut values = Values { fields, values: Vec::new() };
+    attributes.record(&mut values);
+    let values = values.values.iter().map(|(name, value)| (*name, value.as_str()));
+    let pairs: Vec<(&str, &str)> = [("span", span.name())].into_iter().chain(values).collect();
+    let labels = SpanLabels(labels::labels(&pairs));
+    caught(|| drop(span.extensions_mut().replace(labels)));
+}
+
+/// Returns the labels of this thread inside a span.
+fn labels_in<'a, R: LookupSpan<'a>>(span: &SpanRef<'a, R>) -> Option<labels::Current> {
+    let own = caught(|| span.extensions().get::<SpanLabels>().map(|labels| labels.0.clone())).flatten()?;
+    Some(labels::current().with(own))
+}
+
+/// The values of some fields.
+struct Values {
+    fields: &'static [&'static str],
+    values: Vec<(&'static str, String)>,
+}
+
+impl Visit for Values {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.values.extend(self.fields.contains(&field.name()).then(|| (field.name(), value.to_owned())));
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        if self.fields.contains(&field.name()) {
+            self.values.push((field.name(), format!("{value:?}")));
+        }
     }
 }
 

@@ -1,6 +1,5 @@
 //! The future around a task's.
 
-use core::any;
 use core::fmt;
 use core::mem::ManuallyDrop;
 use core::pin::Pin;
@@ -9,6 +8,7 @@ use core::task::{Context, Poll};
 use pin_project_lite::pin_project;
 use rtprof_runtime::start::Start;
 
+use super::program_type::program_type;
 use super::tracked::Tracked;
 
 pin_project! {
@@ -48,21 +48,6 @@ impl<F> Instrumented<F> {
     }
 }
 
-/// The name of a future's type, without our wrappers.
-fn program_type<F>() -> &'static str {
-    let mut name = any::type_name::<F>();
-    while let Some(inside) = inside_ours(name) {
-        name = inside;
-    }
-    name
-}
-
-/// The type inside one of our wrappers.
-fn inside_ours(name: &'static str) -> Option<&'static str> {
-    let inside = name.strip_prefix("rtprof_hooks::task::")?.strip_suffix('>')?;
-    inside.strip_prefix("instrumented::Instrumented<").or_else(|| inside.strip_prefix("labelled::Labelled<"))
-}
-
 impl<F: Future> Future for Instrumented<F> {
     type Output = F::Output;
 
@@ -83,21 +68,5 @@ impl<F: Future> Future for Instrumented<F> {
 impl<F> fmt::Debug for Instrumented<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Instrumented").field("task", &self.task).finish_non_exhaustive()
-    }
-}
-
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use core::future::Ready;
-
-    use super::super::Labelled;
-    use super::*;
-
-    #[test]
-    fn a_task_is_named_by_what_the_program_wrote() {
-        assert_eq!(program_type::<Ready<u8>>(), "core::future::ready::Ready<u8>");
-        type Twice = Instrumented<Labelled<Instrumented<Ready<Instrumented<u8>>>>>;
-        let named = "core::future::ready::Ready<rtprof_hooks::task::instrumented::Instrumented<u8>>";
-        assert_eq!(program_type::<Twice>(), named);
     }
 }

@@ -46,6 +46,7 @@ mod instrumented;
 #[cfg(feature = "tokio")]
 mod join_set;
 mod labelled;
+mod program_type;
 #[cfg(feature = "tokio")]
 mod spawn;
 mod tracked;

@@ -335,3 +335,42 @@ fn one_span_in_many_threads() {
         drop((stop, stopped));
     });
 }
+
+/// What is sampled inside spans has their labels, whether a trace is recorded or not.
+#[test]
+fn spans_are_labels() {
+    child::isolated("spans_are_labels", || {
+        let layer = rtprof::tracing::layer().with_labels(&["route", "user"]);
+        let subscriber = tracing_subscriber::registry().with(layer);
+        tracing::subscriber::set_global_default(subscriber).expect("it is the only one");
+        let labels = || {
+            let mut labels = String::new();
+            rtprof::pprof::for_labels(|key, value| {
+                labels += &format!("{key}={value} ");
+                true
+            });
+            labels
+        };
+        let check = || {
+            let outer = info_span!("request", route = "/a", user = 7, secret = "x");
+            let inner = info_span!("query", route = %"/b").entered();
+            assert_eq!(labels(), "route=/b span=query ");
+            outer.in_scope(|| assert_eq!(labels(), "route=/a span=request user=7 "));
+            assert_eq!(labels(), "route=/b span=query ");
+            drop(inner);
+            assert_eq!(labels(), "");
+            // Left in another order than usual.
+            let (outer, inner) = (outer.entered(), info_span!("query").entered());
+            assert_eq!(labels(), "route=/a span=query user=7 ");
+            let outer = outer.exit();
+            assert_eq!(labels(), "route=/a span=query user=7 ");
+            drop(inner);
+            assert_eq!(labels(), "");
+            // A field without a value when the span is created is none.
+            info_span!("late", user = tracing::field::Empty).in_scope(|| assert_eq!(labels(), "span=late "));
+            drop(outer);
+        };
+        check();
+        record(check);
+    });
+}
