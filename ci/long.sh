@@ -4,7 +4,7 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
-export RTPROF_REQUIRE_GO=1 RTPROF_REQUIRE_BROWSER=1
+export RTPROF_REQUIRE_GO=1 RTPROF_REQUIRE_BROWSER=1 RTPROF_REQUIRE_DWZ=1
 ci/go.sh && ci/browser.sh || exit 1
 
 failed=()

@@ -1,5 +1,8 @@
 //! Takes a CPU profile and writes it. Go: `pprof.Profile`.
 
+use std::io;
+use std::time::{Duration, Instant};
+
 use http::Response;
 use rtprof_pprof_out::{CpuCapture, CpuProfileError, CpuProfileOptions};
 
@@ -7,7 +10,7 @@ use crate::answer::{self, Refusal};
 use crate::body::Body;
 use crate::capture;
 use crate::flame_graph::Page;
-use crate::names::{self, Patience};
+use crate::names::{self, Patience, Searching};
 use crate::request::{CpuAsked, Form};
 use crate::worker::{Failure, Worker, not_collected};
 
@@ -24,12 +27,33 @@ pub(crate) fn answer(worker: &mut Worker, asked: CpuAsked) -> Result<(), Failure
     if let Form::FlameGraph(sample_type) = form {
         return record(worker, capture, asked, sample_type);
     }
-    worker.sleep(length)?;
+    let patience = form.patience(true);
+    wait_for_end(worker, &capture, length, patience)?;
     // Without the turn, because the sampling would go on while this worker waits for it.
     let snapshot = capture.finish().map_err(|_| not_collected())?;
-    names::find(worker, &snapshot, form.patience(true))?;
+    names::find(worker, &snapshot, patience)?;
     worker.begin(move |body| capture::with_head(form, NAME, body))?;
     Ok(capture::write(&snapshot, form, worker)?)
+}
+
+/// Waits for `length`, and meanwhile has the names found of what was sampled so far: after a quarter of the time and after
+/// three quarters, because each search opens the debug information anew.
+fn wait_for_end(
+    worker: &mut Worker,
+    capture: &CpuCapture,
+    length: Duration,
+    patience: Patience,
+) -> io::Result<()> {
+    let start = Instant::now();
+    let mut searches = Vec::new();
+    if patience != Patience::Nothing {
+        for part in [length / 4, length - length / 4] {
+            worker.sleep(part.saturating_sub(start.elapsed()))?;
+            worker.take_turn()?;
+            searches.push(Searching::begin(capture));
+        }
+    }
+    worker.sleep(length.saturating_sub(start.elapsed()))
 }
 
 /// Writes a page that says that the profile is being recorded, and then becomes the flame graph. Browsers show the
@@ -42,7 +66,7 @@ fn record(
 ) -> Result<(), Failure> {
     worker.begin_waiting(answer::page)?;
     Page::write_beginning(NAME, asked.length, worker)?;
-    worker.sleep(asked.length)?;
+    wait_for_end(worker, &capture, asked.length, Patience::UntilFound)?;
     let snapshot = match capture.finish() {
         Ok(snapshot) => snapshot,
         Err(error) => return Ok(Page::write_failure(&error.to_string(), worker)?),

@@ -1,14 +1,17 @@
 //! Waits for the names of functions, no longer than a client waits for its answer.
 //!
 //! A name that is not known yet is read from debug information by a thread that gives way to the program. So it may
-//! take long where all cores are busy, or for ever where the file lies on a mount that does not answer. An answer is
-//! sent without the names that are not found in time. The search goes on, and the next answer has these names.
+//! take long where all cores are busy, or for ever where the file lies on a mount that does not answer. After half of the
+//! time that a client waits, a thread of the program's priority reads too. An answer is sent without the names that are not
+//! found in time. The search goes on, and the next answer has these names.
 
+use std::future::poll_fn;
 use std::io;
+use std::task::Poll;
 use std::time::Duration;
 
-use rtprof_pprof_out::{NameSearch, Snapshot, Symbolization};
-use tokio::sync::oneshot;
+use rtprof_pprof_out::{CpuCapture, NameSearch, Snapshot, Symbolization};
+use tokio::sync::oneshot::{self, error::TryRecvError};
 
 use crate::worker::Worker;
 
@@ -63,9 +66,24 @@ const LOOK: Duration = Duration::from_millis(250);
 pub(crate) trait Unnamed {
     /// Begins the search for the names of all addresses, and calls `at_end` when they are found.
     fn find_names(&self, at_end: impl FnOnce() + Send + 'static) -> NameSearch;
+
+    /// Begins it on a thread that does not give way to the program, if there is one.
+    fn find_names_urgently(&self, at_end: impl FnOnce() + Send + 'static) -> NameSearch {
+        self.find_names(at_end)
+    }
 }
 
 impl Unnamed for Snapshot {
+    fn find_names(&self, at_end: impl FnOnce() + Send + 'static) -> NameSearch {
+        Self::find_names(self, at_end)
+    }
+
+    fn find_names_urgently(&self, at_end: impl FnOnce() + Send + 'static) -> NameSearch {
+        Self::find_names_urgently(self, at_end)
+    }
+}
+
+impl Unnamed for CpuCapture {
     fn find_names(&self, at_end: impl FnOnce() + Send + 'static) -> NameSearch {
         Self::find_names(self, at_end)
     }
@@ -86,11 +104,31 @@ impl Searching {
         Self { search, found }
     }
 
-    fn wait(mut self, worker: &mut Worker, patience: Patience) -> io::Result<()> {
+    fn begin_urgently(unnamed: &impl Unnamed) -> Self {
+        let (told, found) = oneshot::channel();
+        let search = unnamed.find_names_urgently(move || _ = told.send(()));
+        Self { search, found }
+    }
+
+    fn wait(mut self, worker: &mut Worker, unnamed: &impl Unnamed, patience: Patience) -> io::Result<()> {
         // A name that is not found in time is left out.
         match patience {
             Patience::Nothing => {}
-            Patience::For(limit) => _ = worker.wait_for(limit, self.found)?,
+            Patience::For(limit) => {
+                let at_first = limit / 2;
+                if worker.wait_for(at_first, &mut self.found)?.is_none() {
+                    // The cores are busy. The first profile of a busy service, without names, would be of no use.
+                    worker.take_turn()?;
+                    let mut urgent = Self::begin_urgently(unnamed);
+                    let mut has_ended = || {
+                        [&mut self.found, &mut urgent.found]
+                            .into_iter()
+                            .any(|found| found.try_recv() != Err(TryRecvError::Empty))
+                    };
+                    let found = poll_fn(|_| if has_ended() { Poll::Ready(()) } else { Poll::Pending });
+                    worker.wait_for(limit - at_first, found)?;
+                }
+            }
             Patience::UntilFound => {
                 while worker.wait_for(LOOK, &mut self.found)?.is_none() && self.search.makes_progress() {}
             }
@@ -105,5 +143,5 @@ pub(crate) fn find(worker: &mut Worker, unnamed: &impl Unnamed, patience: Patien
         return Ok(());
     }
     worker.take_turn()?;
-    Searching::begin(unnamed).wait(worker, patience)
+    Searching::begin(unnamed).wait(worker, unnamed, patience)
 }

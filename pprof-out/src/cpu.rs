@@ -17,6 +17,19 @@ pub(crate) const NAME: &str = "profile";
 /// The order is Go's; readers rely on the position.
 pub(crate) const SAMPLE_TYPES: [(&str, &str); 2] = [("samples", "count"), ("cpu", "nanoseconds")];
 
+/// Makes a snapshot of the stacks of a sampling that goes on, for their names.
+pub(crate) fn unfinished(counts: Vec<CpuCount>) -> Snapshot {
+    let records = counts.into_iter().map(of_stack).collect();
+    Snapshot::new(ProfileKind::Cpu { period_nanos: 1 }, records, Vec::new())
+}
+
+/// Returns the record of a stack, without labels.
+fn of_stack(count: CpuCount) -> Record {
+    let samples = i64::try_from(count.samples).unwrap_or(i64::MAX);
+    // Time spent in the profiler counts too, and is shown. The kernel's is that of the call.
+    Record { span: count.span, ..Record::new(count.stack.into_vec(), Leaf::Call, [samples, 0]) }
+}
+
 /// Makes a snapshot of the samples since `start`: the most samples first.
 pub(crate) fn of(samples: CpuSamples, start: SystemTime) -> Snapshot {
     let CpuSamples { counts, period_nanos, duration, names, remarks, .. } = samples;
@@ -35,15 +48,9 @@ pub(crate) fn of(samples: CpuSamples, start: SystemTime) -> Snapshot {
         b.samples.cmp(&a.samples).then_with(by_stack).then_with(by_labels)
     });
     let record = |(sampled, count): (Sampled, CpuCount)| Record {
-        span: count.span,
         labels: labels::resolve(count.labels).into(),
         detail: Detail::Samples(Box::new(sampled)),
-        // Time spent in the profiler counts too, and is shown. The kernel's is that of the call.
-        ..Record::new(
-            count.stack.into_vec(),
-            Leaf::Call,
-            [i64::try_from(count.samples).unwrap_or(i64::MAX), 0],
-        )
+        ..of_stack(count)
     };
     let records = sampled.into_iter().map(record).collect();
     Snapshot {

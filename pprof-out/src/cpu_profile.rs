@@ -15,7 +15,7 @@ use rtprof_runtime::hook::own_process;
 use rtprof_runtime::labels;
 
 use crate::snapshot::Snapshot;
-use rtprof_symbols::symbolizer::Symbolization;
+use rtprof_symbols::symbolizer::{NameSearch, Symbolization};
 
 /// Options of a CPU profile. [`CpuProfileOptions::default`] suits most programs.
 #[derive(Clone, Debug)]
@@ -103,6 +103,17 @@ impl CpuCapture {
     /// Returns the source of the interrupts.
     pub fn sampled_by(&self) -> &SampledBy {
         self.sampler.sampled_by()
+    }
+
+    /// Starts a search for the names of the functions that were sampled so far, as [`Snapshot::find_names`] does, while
+    /// the capture goes on. Most functions of a profile have their first sample early, so that few names are left to be
+    /// found when it ends.
+    pub fn find_names(&self, at_end: impl FnOnce() + Send + 'static) -> NameSearch {
+        let snapshot = {
+            let _workspace = hook::workspace();
+            crate::cpu::unfinished(self.sampler.so_far())
+        };
+        snapshot.find_names(at_end)
     }
 
     /// Ends the capture and returns its samples. This takes milliseconds, somewhat longer where many threads keep the

@@ -32,6 +32,7 @@ use rtprof_runtime::snapshot::{GoroutineKind, KernelState, Recorded};
 use rtprof_runtime::stack::Stack;
 use rtprof_runtime::start::Start;
 
+use crate::called_wait;
 use crate::sink::Sink;
 use crate::text::{self, cut, quote};
 use rtprof_symbols::frames::Address;
@@ -161,8 +162,15 @@ fn about(text: &mut String, goroutine: &Recorded) {
 }
 
 fn one(text: &mut String, goroutine: &Recorded, locations: &mut Locations) {
-    header(text, goroutine);
-    frames(text, Stack { addresses: &goroutine.stack, span: goroutine.span }, locations);
+    let stack = Stack { addresses: &goroutine.stack, span: goroutine.span };
+    let state = match GoroutineState::from(goroutine.state) {
+        GoroutineState::Syscall => {
+            called_wait::reason(stack, locations).map_or(GoroutineState::Syscall, GoroutineState::Waiting)
+        }
+        state => state,
+    };
+    header(text, goroutine, state);
+    frames(text, stack, locations);
     created_by(text, goroutine, locations);
     for &branch in &goroutine.branches {
         // Readers of Go's form skip lines between goroutines.
@@ -199,8 +207,8 @@ fn place_in_file(address: usize) -> String {
 }
 
 /// Writes `goroutine 7 [chan receive, 3 minutes]:`. As in Go, a wait of less than one minute has no minutes.
-fn header(text: &mut String, goroutine: &Recorded) {
-    let _ = write!(text, "goroutine {} [{}", goroutine.id, GoroutineState::from(goroutine.state));
+fn header(text: &mut String, goroutine: &Recorded, state: GoroutineState) {
+    let _ = write!(text, "goroutine {} [{state}", goroutine.id);
     let minutes = goroutine.waited().as_secs() / 60;
     if minutes >= 1 {
         let _ = write!(text, ", {minutes} minutes");

@@ -35,6 +35,7 @@
 #![forbid(unsafe_code)]
 
 mod call_tree;
+mod called_wait;
 mod collapsed;
 mod contention;
 mod counts;
@@ -51,6 +52,7 @@ pub mod fuzzing;
 mod goroutine_dump;
 mod goroutines;
 mod heap;
+mod incomplete;
 mod kind;
 mod location_ids;
 mod mapped_pages;
@@ -64,6 +66,7 @@ mod since;
 mod sink;
 mod snapshot;
 mod strings;
+mod symbolize;
 mod taken;
 mod text;
 mod text_form;
@@ -83,4 +86,5 @@ pub use rtprof_symbols::function_names::{find_function_names, function_names};
 pub use rtprof_symbols::symbolizer::{NameSearch, Symbolization};
 pub use since::Since;
 pub use snapshot::Snapshot;
+pub use symbolize::symbolize;
 pub use top::{ContentionTopEntry, TopEntry, block_top, heap_top, mutex_top};

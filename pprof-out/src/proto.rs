@@ -3,8 +3,7 @@
 //! Deriving them keeps a protobuf compiler out of the build. Only the messages that pprof reads are here.
 
 /// A whole profile. The export never holds one: it writes the fields one by one and a reader merges them, which
-/// protobuf permits. Tests decode into this type.
-#[cfg(any(test, fuzzing))]
+/// protobuf permits. A profile that is read has this type.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct Profile {
     /// The type of each value of a sample, in order.

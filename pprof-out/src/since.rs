@@ -9,6 +9,7 @@ use std::sync::Arc;
 use rtprof_runtime::hook;
 
 use crate::contention;
+use crate::incomplete;
 use crate::kind::ProfileKind;
 use crate::record::{Record, RecordKey};
 use crate::snapshot::Snapshot;
@@ -41,6 +42,9 @@ impl Snapshot {
         let mut added = Self { goroutines: None, ..self.clone() };
         added.taken = Taken { duration_nanos, ..self.taken };
         added.records = Arc::new(self.records_since(earlier, since));
+        let of_all = incomplete::remarks(&self.kind, &self.records);
+        added.comments.retain(|comment| !of_all.contains(comment));
+        added.comments.extend(incomplete::remarks(&added.kind, &added.records));
         added
     }
 

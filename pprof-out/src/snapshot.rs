@@ -8,7 +8,7 @@ use rtprof_runtime::snapshot::Recorded;
 use rtprof_runtime::{hook, room};
 use rtprof_symbols::frames::Frames;
 use rtprof_symbols::locations::Locations;
-use rtprof_symbols::symbolizer::{NameSearch, Symbolization};
+use rtprof_symbols::symbolizer::{NameSearch, SearchPriority, Symbolization};
 use rtprof_symbols::view::View;
 
 use crate::call_tree::CallTree;
@@ -16,7 +16,7 @@ use crate::kind::ProfileKind;
 use crate::record::Record;
 use crate::sink::Sink;
 use crate::taken::Taken;
-use crate::{collapsed, goroutine_dump, proto_form, text_form};
+use crate::{collapsed, goroutine_dump, incomplete, proto_form, text_form};
 
 /// What an export allocates at one time, at most, without its records: names and the output.
 pub(crate) const SMALL_EXPORT: usize = 4 << 20;
@@ -43,10 +43,11 @@ pub struct Snapshot {
 impl Snapshot {
     /// A snapshot of records that were taken now.
     pub(crate) fn new(kind: ProfileKind, records: Vec<Record>, comments: Vec<String>) -> Self {
+        let of_records = incomplete::remarks(&kind, &records);
         Self {
             kind,
             records: Arc::new(records),
-            comments,
+            comments: comments.into_iter().chain(of_records).collect(),
             taken: Taken::now(),
             instant: Instant::now(),
             goroutines: None,
@@ -157,14 +158,23 @@ impl Snapshot {
     /// must be short, because the thread continues with the next search after it. If the search is dropped before its
     /// end, `at_end` may not be called. Where no thread can be started the names are found before this returns.
     pub fn find_names(&self, at_end: impl FnOnce() + Send + 'static) -> NameSearch {
-        let at_end: Box<dyn FnOnce() + Send> = Box::new(at_end);
+        self.search(SearchPriority::Low, Box::new(at_end))
+    }
+
+    /// Starts a search as [`find_names`](Self::find_names) does, on a thread of the priority of the program's threads: for
+    /// a caller that cannot wait until a busy program leaves a core unused.
+    pub fn find_names_urgently(&self, at_end: impl FnOnce() + Send + 'static) -> NameSearch {
+        self.search(SearchPriority::Program, Box::new(at_end))
+    }
+
+    fn search(&self, priority: SearchPriority, at_end: Box<dyn FnOnce() + Send>) -> NameSearch {
         let _workspace = hook::workspace();
         let view = self.view(Symbolization::Known);
         let locations = match &self.goroutines {
             Some(each) => goroutine_dump::locations(each, view),
             None => self.locations(view),
         };
-        locations.search(at_end)
+        locations.search(priority, at_end)
     }
 
     /// Also shows the frames that std runs between the beginning of a thread and the program's first function, which

@@ -48,6 +48,8 @@ const EVENTS: &[CountedProfile] = &[Heap, Block, Mutex, ThreadCreate, Cpu];
 const ALL: &[CountedProfile] = &[Heap, Block, Mutex, ThreadCreate, Goroutine, Cpu];
 /// Profiles of waits.
 const WAITS: &[CountedProfile] = &[Block, Mutex];
+/// No profile: the records of each show how many of its own are concerned.
+const RECORDS_SHOW: &[CountedProfile] = &[];
 /// Profiles whose samples carry labels.
 const LABELLED: &[CountedProfile] = &[Heap, Block, Mutex, Goroutine, Cpu];
 
@@ -65,6 +67,15 @@ macro_rules! counters {
             pub fn sentences(&self, subject: CountedProfile) -> Vec<String> {
                 let mut out = Vec::new();
                 $(if self.$name.get() > 0 && $subjects.contains(&subject) {
+                    out.push(format!(concat!("rtprof: {} ", $sentence), self.$name.get()));
+                })*
+                out
+            }
+
+            /// Returns a sentence for each count that is not zero.
+            pub fn all_sentences(&self) -> Vec<String> {
+                let mut out = Vec::new();
+                $(if self.$name.get() > 0 {
                     out.push(format!(concat!("rtprof: {} ", $sentence), self.$name.get()));
                 })*
                 out
@@ -102,10 +113,10 @@ counters! {
     samples_without_table of &[Heap],
         "large objects were to be sampled but were not: no memory for the table that finds them again";
     /// Stacks of which only the innermost frames were kept.
-    stacks_truncated of ALL,
+    stacks_truncated of RECORDS_SHOW,
         "stacks were deeper than 128 frames; their outermost frames are missing";
     /// Stacks that could not be walked.
-    stacks_not_captured of ALL,
+    stacks_not_captured of RECORDS_SHOW,
         "stacks could not be walked (no unwind cache free, or just switched?) and stand under stack_not_captured";
     /// Frame-pointer walks that were broken and replaced by unwinding.
     stacks_repaired of ALL,

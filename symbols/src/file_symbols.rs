@@ -9,7 +9,7 @@ use crate::progress::Progress;
 use crate::prune::{Origin, classify};
 use crate::source_path::{Roots, Sources};
 use crate::startup::Startup;
-use crate::symbol_cache::{DebugState, FileState, Line, SymbolCache, Symbols};
+use crate::symbol_cache::{DebugState, FileState, Function, Line, SymbolCache, Symbols};
 
 /// Looks up places in the file of `module`, and caches the results under `key`. Places stay unknown, and are not
 /// cached, if the file is missing, is written to meanwhile, or cannot be read for a temporary reason: the next attempt
@@ -61,14 +61,40 @@ fn read(
     // One line of the program shows that the lines are not only the standard library's. Otherwise a function of rtprof
     // shows it; finding that in every search would cost the reading of one more unit.
     let has_own_lines = found.iter().any(|(_, symbols)| symbols.has_own_line);
-    if state.debug == DebugState::Whole && !has_own_lines && module.contains(own_address()) {
+    if state.debug == DebugState::Whole
+        && !has_own_lines
+        && let Some(own) = place_in(module, own_address())
+    {
         let mut is_ours = false;
-        file.lines(own_address().wrapping_sub(module.bias) as u64, |line| is_ours |= line.line != 0);
+        file.lines(own, |line| is_ours |= line.line != 0);
         if !is_ours && !store.has_failed() {
             state.debug = DebugState::NotOurs;
         }
     }
     Some((state, found))
+}
+
+/// Returns the symbols of an address whose lines are known, innermost first.
+pub(crate) fn of_lines(lines: Vec<Line>) -> Symbols {
+    let sources = Sources::new(&Roots::default);
+    let class = |line: &Line| {
+        let Function { name, system_name, file } = &*line.function;
+        classify(name, Origin::of(system_name, file, &sources), true)
+    };
+    Symbols {
+        startup: Startup::of(lines.iter().map(|line| &*line.function.name), true),
+        has_own_line: lines.iter().any(|line| line.line != 0),
+        classes: lines.iter().map(class).collect(),
+        lines: lines.into(),
+        offset: 0,
+    }
+}
+
+/// Returns the place of one of our own addresses in a module's file; `None` in other modules, and in those of another
+/// process.
+fn place_in(module: &Module, address: usize) -> Option<u64> {
+    let is_inside = !module.is_foreign() && module.contains(address);
+    is_inside.then(|| address.wrapping_sub(module.bias) as u64)
 }
 
 /// Returns the address of a function of rtprof, which is built together with the program.
@@ -81,9 +107,9 @@ pub(crate) fn own_address() -> usize {
 fn roots(file: &ObjectFile<'_>, module: &Module) -> Roots {
     let file_of = |address: usize| {
         let mut found = None;
-        if module.contains(address) {
+        if let Some(place) = place_in(module, address) {
             // The last line is that of the function itself, the others are of inlined ones.
-            file.lines(address.wrapping_sub(module.bias) as u64, |line| found = line.file.map(str::to_owned));
+            file.lines(place, |line| found = line.file.map(str::to_owned));
         }
         found
     };

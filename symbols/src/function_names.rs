@@ -7,7 +7,7 @@ use rtprof_runtime::modules::CaptureSpan;
 
 use crate::startup::THREAD_START;
 use crate::symbol_cache::Symbols;
-use crate::symbolizer::{NameSearch, Owned, Symbolization, Symbolizer};
+use crate::symbolizer::{NameSearch, Owned, SearchPriority, Symbolization, Symbolizer};
 
 /// Returns the functions that contain the code at `addresses`, in the same order; `None` where nothing is known. Go:
 /// `runtime.FuncForPC`. Debug information, tens of megabytes for a large program, is opened once for all of them;
@@ -41,7 +41,7 @@ pub fn find_function_names(addresses: &[usize], at_end: impl FnOnce() + Send + '
     let mut symbolizer = Symbolizer::new(Symbolization::Known);
     let owned = owned(&mut symbolizer, addresses);
     symbolizer.resolve(&owned);
-    symbolizer.search(at_end)
+    symbolizer.search(SearchPriority::Low, at_end)
 }
 
 /// Returns the return addresses of calls at `addresses`, and their modules.

@@ -4,16 +4,18 @@ use std::collections::{BTreeSet, HashMap};
 use std::iter;
 use std::sync::Arc;
 
-use rtprof_runtime::modules::{CaptureSpan, ClockTime, Module};
+use rtprof_runtime::modules::{CaptureSpan, ClockTime, History, Module};
 use rtprof_runtime::stack::Stack;
 
+use crate::file_symbols;
 use crate::frames::{Address, Frames, ThreadStart, Visible};
 use crate::hash::AddressMap;
+use crate::owners::Owners;
 use crate::program;
 use crate::prune::{self, Class, Cut, Machinery};
 use crate::startup::{self, Hidden};
-use crate::symbol_cache::{FileState, Symbols};
-use crate::symbolizer::{NameSearch, Owned, Symbolizer};
+use crate::symbol_cache::{FileState, Line, Symbols};
+use crate::symbolizer::{NameSearch, Owned, SearchPriority, Symbolizer};
 use crate::view::View;
 use crate::wakes;
 
@@ -52,8 +54,17 @@ impl Locations {
     /// An empty set of addresses, for stacks that are shown as `view` says.
     pub fn new(view: View) -> Self {
         let symbolizer = Symbolizer::new(view.symbolization);
+        Self::of(symbolizer.own_module(), symbolizer, view)
+    }
+
+    /// An empty set of addresses of another process, whose program contains rtprof.
+    pub fn of_another_process(modules: History, view: View) -> Self {
+        Self::of(Some(0), Symbolizer::of(Owners::new(modules), view.symbolization), view)
+    }
+
+    fn of(own_module: Option<usize>, symbolizer: Symbolizer, view: View) -> Self {
         Self {
-            own_module: symbolizer.own_module(),
+            own_module,
             symbolizer,
             by_address: AddressMap::default(),
             by_owner: HashMap::new(),
@@ -108,14 +119,26 @@ impl Locations {
         }
     }
 
+    /// Returns the index of the module to which an address belongs, if that is certain.
+    pub fn owner(&self, return_address: usize) -> Option<usize> {
+        self.symbolizer.owners.settled(return_address).0
+    }
+
+    /// Sets the lines of an address, instead of looking them up. Called before [`prepare`](Self::prepare).
+    pub fn set_lines(&mut self, return_address: usize, module: Option<usize>, lines: Vec<Line>) {
+        let symbols = file_symbols::of_lines(lines);
+        let known = self.add((return_address, module), Arc::new(symbols));
+        self.by_address.insert(return_address, (ClockTime::START, known));
+    }
+
     /// Returns how many addresses have no name because their file was not read in time.
     pub fn late(&self) -> usize {
         self.symbolizer.late()
     }
 
     /// Starts to look up the prepared addresses that are not known, and calls `at_end` when that is done.
-    pub fn search(self, at_end: Box<dyn FnOnce() + Send>) -> NameSearch {
-        self.symbolizer.search(at_end)
+    pub fn search(self, priority: SearchPriority, at_end: Box<dyn FnOnce() + Send>) -> NameSearch {
+        self.symbolizer.search(priority, at_end)
     }
 
     /// Resolves a stack of return addresses, leaf first, and cuts allocator and profiler off its leaf.

@@ -17,7 +17,12 @@ pub(crate) struct Owners {
 impl Owners {
     /// Reads the loader's list again, so that libraries loaded since the last export are included.
     pub(crate) fn read() -> Self {
-        Self { history: History::read(), contested: BTreeMap::new(), misleading: BTreeSet::new() }
+        Self::new(History::read())
+    }
+
+    /// The modules of another process.
+    pub(crate) fn new(history: History) -> Self {
+        Self { history, contested: BTreeMap::new(), misleading: BTreeSet::new() }
     }
 
     pub(crate) fn modules(&self) -> &[&'static Module] {

@@ -52,6 +52,11 @@ fn comment_on<'a>(
             "inlined functions",
             "has split debug information that was not found: put its .dwp file in its folder",
         ),
+        DebugState::WithoutAlternative => (
+            "inlined functions",
+            "has debug information that was compressed by dwz and whose common file was not found: put the file where \
+             readelf --string-dump=.gnu_debugaltlink says",
+        ),
         DebugState::Absent | DebugState::NotOurs if named > 0 && located == 0 => {
             (lines, "has no debug information: set debug = 1 in the Cargo profile")
         }
@@ -94,6 +99,7 @@ mod tests {
         let unread = FileState { is_read: false, ..stripped };
         let damaged = FileState { debug: DebugState::Unreadable, ..WHOLE };
         let split = FileState { debug: DebugState::WithoutUnits, ..WHOLE };
+        let compressed = FileState { debug: DebugState::WithoutAlternative, ..WHOLE };
         let unnamed = FileState { has_symbol_table: false, ..WHOLE };
         let (nothing, name) = (address(&[]), address(&[("", 0)]));
         let (program, library) = (address(&[(LIBRARY, 7), ("src/main.rs", 3)]), address(&[(LIBRARY, 7)]));
@@ -113,6 +119,11 @@ mod tests {
         has(std_only, &[&name, &library], "the program has no debug information");
         has(damaged, &[&name], "damaged");
         has(split, &[&program], "inlined functions are missing, because the program has split");
+        has(
+            compressed,
+            &[&program],
+            "inlined functions are missing, because the program has debug information that was",
+        );
         // The program has debug information, but rtprof has none.
         has(std_only, &[&name, &library, &program], "");
         // A stack of a thread that has just begun.
@@ -120,7 +131,7 @@ mod tests {
         // A library without debug information is linked into the program, or the linker's own code.
         has(WHOLE, &[&name, &library, &program, &nothing], "");
         has(unnamed, &[&program, &nothing], "");
-        for file in [WHOLE, damaged, split, std_only, stripped] {
+        for file in [WHOLE, damaged, split, compressed, std_only, stripped] {
             has(file, &[], "");
         }
         has(unread, &[&nothing], "");

@@ -310,27 +310,35 @@ fn beyond_gate<'a>(frames: usize, classes: &impl Fn(usize) -> &'a [Class]) -> Op
         (0..classes.len().max(1)).map(move |line| (frame, line, classes.get(line).copied()))
     });
     let mut gate = None;
+    // Where the other code begins, unless more of the gate follows: the gate's closures are called by the hooks, and by the
+    // library.
+    let mut beyond = None;
     for (frame, line, class) in lines {
+        let here = Cut { frames: frame, lines: line };
         match (gate, class) {
             (None, Some(Class::Interposed | Class::Call | Class::Kernel)) => gate = Some(Class::Interposed),
             (None, Some(Class::Creation | Class::Spans)) => gate = class,
             // A closure of ours within the function that creates threads.
-            (Some(Class::Interposed), Some(Class::Creation)) => gate = class,
+            (Some(Class::Interposed), Some(Class::Creation)) => (gate, beyond) = (class, None),
             // Callees of the gate: the recording, closures. Not the program's code, which may be a signal handler.
             (None, Some(Class::Layer | Class::Hook | Class::Container | Class::Library)) => {}
+            (Some(Class::Interposed), Some(Class::Interposed | Class::Call | Class::Kernel)) => beyond = None,
+            (Some(Class::Interposed), Some(Class::SystemCall)) if beyond.is_none() => {}
             (
                 Some(Class::Interposed),
-                Some(Class::Interposed | Class::Call | Class::Kernel | Class::SystemCall),
-            ) => {}
+                Some(Class::Layer | Class::Hook | Class::Container | Class::Library),
+            ) => {
+                beyond = beyond.or(Some(here));
+            }
             (Some(Class::Creation), Some(Class::Creation | Class::Container | Class::Library)) => {}
             (
                 Some(Class::Spans),
                 Some(Class::Spans | Class::Dispatch | Class::Layer | Class::Container | Class::Library),
             ) => {}
-            _ => return gate.map(|_| Cut { frames: frame, lines: line }),
+            _ => return gate.map(|_| beyond.unwrap_or(here)),
         }
     }
-    None
+    beyond
 }
 
 /// Finds the cut of a stack whose thread is in the kernel, or in the C library, for an interposed function: all beneath

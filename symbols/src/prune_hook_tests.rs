@@ -202,3 +202,24 @@ fn a_wait_without_a_program_keeps_what_it_has() {
         "nothing is known of the leaf"
     );
 }
+
+/// The hooks call closures of the interposed functions, by way of the library.
+#[test]
+fn a_wake_that_looks_through_the_waiters_shows_who_wakes() {
+    let stack: &[&[&str]] = &[
+        &["rtprof_tracer::tables::stack_here"],
+        &["rtprof_tracer::states::unblock_if"],
+        &["rtprof_hooks::interpose::futex::unblock"],
+        &["core::ops::function::Fn::call"],
+        &["rtprof_hooks::sleepers::Sleepers::wake::{{closure}}"],
+        &["core::ops::function::impls::<impl core::ops::function::FnMut<A> for &F>::call_mut"],
+        &["rtprof_hooks::sleepers::each_at"],
+        &["rtprof_hooks::interpose::futex::interposed_wake"],
+        &["rtprof_hooks::interpose::futex::watched::syscall"],
+        &["std::sys::pal::unix::futex::futex_wake"],
+        &["std::sys::sync::mutex::futex::Mutex::wake"],
+        &["app::update"],
+        &["app::main"],
+    ];
+    assert_eq!(waiting(stack), ["std::sys::sync::mutex::futex::Mutex::wake", "app::update", "app::main"]);
+}

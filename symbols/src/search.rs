@@ -54,7 +54,7 @@ const THREAD_NAME: &CStr = c"rtprof-symbols";
 
 /// The urgency of names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Priority {
+pub enum Priority {
     /// The priority of the program's own threads, because the program waits for the names.
     Program,
     /// Lower than the program's threads (nice 10).

@@ -61,6 +61,8 @@ pub(crate) enum ModuleKey {
     BuildId(Vec<u8>),
     /// Without a build id: the file, when it was first seen, and its load address.
     Path(String, SystemTime, usize),
+    /// Of another process, by its address: what its file has may be read from another copy than that of a module of ours.
+    Foreign(usize),
 }
 
 /// What a module's file provides. Kept with the cache because an export that finds all its addresses there opens no
@@ -87,6 +89,8 @@ pub enum DebugState {
     Unreadable,
     /// There are line tables, but a file with a part of the split debug information is missing.
     WithoutUnits,
+    /// There are line tables, but the file with what `dwz` found in several files is missing.
+    WithoutAlternative,
     /// There are line tables, but none of rtprof's functions, and so most likely only those of the standard library.
     NotOurs,
     /// It has line tables.
@@ -152,8 +156,10 @@ impl SymbolCache {
     pub(crate) fn set_file(&self, module: u32, mut state: FileState) {
         self.change(|tables| {
             let known = tables.files.entry(module).or_default();
-            if known.debug == DebugState::WithoutUnits && state.has_lines() {
-                state.debug = DebugState::WithoutUnits;
+            let was_incomplete =
+                matches!(known.debug, DebugState::WithoutUnits | DebugState::WithoutAlternative);
+            if was_incomplete && state.has_lines() {
+                state.debug = known.debug;
             }
             *known = state;
         });

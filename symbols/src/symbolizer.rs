@@ -9,7 +9,8 @@ use rtprof_runtime::modules::Module;
 use crate::file_symbols;
 use crate::owners::Owners;
 use crate::program::addresses_have;
-use crate::search::{self, Part, Priority, Search};
+pub use crate::search::Priority as SearchPriority;
+use crate::search::{self, Part, Search};
 use crate::symbol_cache::{self, FileState, ModuleKey, SymbolCache, Symbols};
 
 /// Whether and how the addresses of a profile are resolved to functions and lines.
@@ -74,7 +75,10 @@ impl NameSearch {
 impl Symbolizer {
     /// A symbolizer for the modules that are loaded now.
     pub(crate) fn new(symbolization: Symbolization) -> Self {
-        let owners = Owners::read();
+        Self::of(Owners::read(), symbolization)
+    }
+
+    pub(crate) fn of(owners: Owners, symbolization: Symbolization) -> Self {
         let keys = vec![None; owners.modules().len()];
         let cache = symbol_cache::global();
         Self { owners, keys, cache, unknown: Arc::default(), symbolization, missing: Vec::new() }
@@ -111,8 +115,8 @@ impl Symbolizer {
             resolved.push(known.unwrap_or_else(|| self.unknown.clone()));
         }
         let priority = match self.symbolization {
-            Symbolization::Full => Some(Priority::Program),
-            Symbolization::Background => Some(Priority::Low),
+            Symbolization::Full => Some(SearchPriority::Program),
+            Symbolization::Background => Some(SearchPriority::Low),
             Symbolization::Known | Symbolization::None => None,
         };
         if let Some(priority) = priority.filter(|_| !missing.is_empty()) {
@@ -130,9 +134,9 @@ impl Symbolizer {
     }
 
     /// Starts to look up the missing addresses, and calls `at_end` when that is done.
-    pub(crate) fn search(mut self, at_end: Box<dyn FnOnce() + Send>) -> NameSearch {
+    pub(crate) fn search(mut self, priority: SearchPriority, at_end: Box<dyn FnOnce() + Send>) -> NameSearch {
         let mut missing = std::mem::take(&mut self.missing);
-        NameSearch(search::start(self.parts(&mut missing), Priority::Low, Some(at_end)))
+        NameSearch(search::start(self.parts(&mut missing), priority, Some(at_end)))
     }
 
     /// Groups the missing addresses by module.
@@ -164,8 +168,8 @@ impl Symbolizer {
     pub(crate) fn comments(&self) -> impl Iterator<Item = String> {
         let late = Some(self.late()).filter(|late| *late > 0).map(|late| {
             format!(
-                "{} no names yet: their debug information was not read in time; names that are found meanwhile are in \
-                 later profiles",
+                "{} no names yet: their debug information was not read in time; a later profile has the names that are found \
+                 meanwhile, and with symbolize=full /debug/pprof waits for all of them",
                 addresses_have(late)
             )
         });
@@ -201,8 +205,11 @@ impl Symbolizer {
     }
 }
 
-fn key_of(module: &Module) -> ModuleKey {
-    if module.build_id.is_empty() {
+fn key_of(module: &'static Module) -> ModuleKey {
+    if module.is_foreign() {
+        // Modules are never freed.
+        ModuleKey::Foreign(std::ptr::from_ref(module).addr())
+    } else if module.build_id.is_empty() {
         ModuleKey::Path(module.path.clone(), module.first_seen, module.bias)
     } else {
         ModuleKey::BuildId(module.build_id.clone())

@@ -2,8 +2,8 @@
 //!
 //! The fixture `chain` makes one allocation from main and one from a thread, through inlined and other functions, fills
 //! a channel, and traces a thread while another thread waits for it. It is built as debug, release, fat LTO, stripped,
-//! without debug information, with line tables only and with split debug information; each with and without frame
-//! pointers.
+//! without debug information, with line tables only, and with debug information that is split, compressed, or kept apart
+//! as in packages; each with and without frame pointers.
 //!
 //! This takes minutes, so that a plain `cargo test` ignores it; `ci/builds.sh` runs it.
 
@@ -11,11 +11,16 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
 
+use rtprof::pprof;
 use rtprof_trace_check::{EventType, Parsed};
 use test_support::fixture::{Fixture, succeed};
 use test_support::folder;
 use test_support::profile::{Frame, Mapping, Profile, Sample};
 use test_support::{child, go};
+
+mod packages;
+
+use packages::{compressed, kept_apart};
 
 const SOURCE: &str = include_str!("../fixtures/chain/src/main.rs");
 
@@ -35,7 +40,7 @@ macro_rules! kinds_of_build {
     ($flags:expr) => {
         kinds_of_build!($flags;
             debug, release_without_debug_information, line_tables_only, remapped, split_debug_information, fat_lto,
-            stripped);
+            stripped, kept_apart, compressed);
     };
     ($flags:expr; $($kind:ident),*) => {
         $(
@@ -161,11 +166,12 @@ fn mapping<'p>(what: &str, profile: &'p Profile) -> &'p Mapping {
 const NO_DEBUG_INFORMATION: &str = "the program has no debug information";
 const STRIPPED: &str = "the program is stripped";
 const WITHOUT_PACKAGE: &str = "the program has split debug information that was not found";
+const WITHOUT_ALTERNATIVE: &str = "the program has debug information that was compressed by dwz";
 
 /// Checks that a comment says what the build leaves out, and only that.
 fn check_comment(what: &str, profile: &Profile, expected: Option<&str>) {
     let comments = profile.comments();
-    for words in [NO_DEBUG_INFORMATION, STRIPPED, WITHOUT_PACKAGE] {
+    for words in [NO_DEBUG_INFORMATION, STRIPPED, WITHOUT_PACKAGE, WITHOUT_ALTERNATIVE] {
         assert_eq!(comments.contains(words), Some(words) == expected, "{what}: {comments}");
     }
 }
@@ -336,7 +342,7 @@ fn fat_lto(flags: Flags) {
 }
 
 /// The stripped binary runs, and the binary with symbols is kept: `go tool pprof BINARY PROFILE` names the addresses,
-/// by the build id.
+/// by the build id, and [`pprof::symbolize`] as the program itself would.
 fn stripped(flags: Flags) {
     let what = flags.0;
     let whole = build(flags, &["--release", "--config", "profile.release.debug=2"], &[]);
@@ -346,6 +352,12 @@ fn stripped(flags: Flags) {
     assert!(child::finish(&mut strip).status.success(), "{strip:?}");
     let Written { profile_path: path, profile, .. } = run(&binary);
     check_addresses(what, &profile);
+    let mut named = Vec::new();
+    let addresses = std::fs::read(&path).expect("the fixture wrote it");
+    pprof::symbolize(&*addresses, &whole, &mut named).expect("the copy has the names");
+    check(what, &Profile::read(&named), Names::Lines);
+    let error = pprof::symbolize(&*addresses, &binary, std::io::sink()).expect_err("it is stripped");
+    assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput, "{what}: {error}");
     for go in go::toolchains("stripped") {
         let index = Path::new("-sample_index=alloc_space");
         let text = go.pprof(&[Path::new("-traces"), index, &whole, &path]);

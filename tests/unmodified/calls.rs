@@ -64,15 +64,18 @@ fn end_of<'a>(trace: &'a Trace, wait: Event<'_>) -> Event<'a> {
         .expect("the wait was over")
 }
 
+/// Lets a thread wait in each scene.
+pub(crate) fn play_all() {
+    for (scene, ..) in SCENES {
+        scene(&mut |wait, end| {
+            scripted(wait, end);
+        });
+    }
+}
+
 /// Records a trace in which a thread waits in each scene.
 pub(crate) fn recorded_calls() -> Trace {
-    record(|| {
-        for (scene, ..) in SCENES {
-            scene(&mut |wait, end| {
-                scripted(wait, end);
-            });
-        }
-    })
+    record(play_all)
 }
 
 #[test]

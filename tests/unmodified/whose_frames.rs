@@ -1,16 +1,22 @@
 //! A reader sees the program's calls, and none of the functions that stand between them and the C library.
 
+use std::collections::{BTreeSet, HashSet};
 use std::fs::File;
 use std::io::Read;
-use std::sync::mpsc;
-use std::thread::{scope, spawn};
+use std::sync::{Condvar, Mutex, mpsc};
+use std::thread::{scope, sleep, spawn};
 use std::time::{Duration, Instant};
 
 use rtprof::pprof;
+use rtprof::trace::Options;
+use rtprof_trace_check::EventType;
 use test_support::child;
 use test_support::contention::record_everything;
 use test_support::profile::{Profile, Sample};
+use test_support::recording::record_with;
 use test_support::{folder, until};
+
+use crate::calls::play_all;
 
 /// Functions of ours that do nothing but pass a call on.
 const BETWEEN: [&str; 4] = ["rtprof_hooks::interpose::", "interposed_", "watched", "system_call"];
@@ -87,8 +93,86 @@ fn a_dump_has_the_call_in_which_a_thread_sleeps() {
             let text = String::from_utf8(bytes).unwrap();
             let found = text.split("\n\n").find(|dump| dump.contains("sleeps_in_c"));
             dump = found.unwrap_or_default().to_owned();
-            dump.contains("nanosleep")
+            dump.contains("nanosleep") && dump.contains(" [sleep")
         });
         assert!(!BETWEEN.iter().any(|ours| dump.contains(ours)), "{dump}");
+    });
+}
+
+/// Waits, wakes and calls of each kind, in the program's own functions.
+fn everything() {
+    let (lock, condition) = (&Mutex::new(0_u32), &Condvar::new());
+    let mut zeros = File::open("/dev/zero").expect("it is there");
+    scope(|threads| {
+        let (to, from) = mpsc::channel();
+        threads.spawn(move || from.into_iter().for_each(sleep));
+        threads.spawn(|| drop(condition.wait_while(lock.lock().unwrap(), |done| *done == 0).unwrap()));
+        for _ in 0..20 {
+            let held = lock.lock().unwrap();
+            let waits = threads.spawn(|| wait_for(lock));
+            sleep(Duration::from_millis(1));
+            drop(held);
+            waits.join().expect("it only waits");
+            to.send(Duration::from_micros(200)).expect("it listens");
+            zeros.read_exact(&mut vec![0; 1 << 20]).expect("it has no end");
+        }
+        *lock.lock().unwrap() = 1;
+        condition.notify_all();
+        let reads = rtprof::sync::Mutex::new(());
+        let held = reads.lock();
+        let waits = rtprof::thread::scope(|scope| {
+            let waits = scope.spawn(|| drop(reads.lock()));
+            sleep(Duration::from_millis(1));
+            drop(held);
+            waits.join()
+        });
+        waits.expect("it only waits");
+    });
+    play_all();
+}
+
+#[inline(never)]
+fn wait_for(lock: &Mutex<u32>) {
+    drop(lock.lock().unwrap());
+}
+
+/// Functions that no reader wants at either end of a stack: ours, and those of std that only call others.
+fn is_machinery(function: &str) -> bool {
+    function.contains("rtprof_")
+        || ["core::", "alloc::", "std::panic", "std::thread::local", "std::rt::", "__rust_"]
+            .iter()
+            .any(|part| function.trim_start_matches('<').starts_with(part))
+}
+
+/// What the program waits for is where a stack of a trace begins, and what it began with is where it ends, in both formats.
+#[test]
+fn stacks_of_traces_have_no_machinery_at_their_ends() {
+    child::isolated("stacks_of_traces_have_no_machinery_at_their_ends", || {
+        let trace = record_with(Options { cpu_hz: 200, ..Options::default() }, everything);
+        let mut seen = HashSet::new();
+        for trace in [&trace.in_first_format(), &trace] {
+            let mut wrong = BTreeSet::new();
+            for event in trace.parsed.events() {
+                let stack = event.functions();
+                if let [first, .., last] = stack[..] {
+                    seen.insert(event.event_type());
+                    // A sample of the processor shows what runs, ours too.
+                    let is_sample = event.event_type() == EventType::CpuSample;
+                    let is_wrong = !is_sample && is_machinery(first) || is_machinery(last);
+                    wrong.extend(is_wrong.then(|| format!("{}: {stack:#?}", event.event_type().name())));
+                }
+            }
+            assert_eq!(wrong.first(), None, "and {} more", wrong.len());
+        }
+        for kind in [
+            EventType::GoCreate,
+            EventType::GoSleep,
+            EventType::GoBlockSync,
+            EventType::GoUnblock,
+            EventType::GoSysCall,
+            EventType::CpuSample,
+        ] {
+            assert!(seen.contains(&kind), "{kind:?} is among {seen:?}");
+        }
     });
 }

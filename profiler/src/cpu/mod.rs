@@ -162,6 +162,14 @@ impl Sampler {
         true
     }
 
+    /// Returns what was sampled so far. The sampling goes on.
+    pub fn so_far(&self) -> Vec<CpuCount> {
+        #[cfg(rtprof_supported)]
+        return self.running.so_far();
+        #[cfg(not(rtprof_supported))]
+        Vec::new()
+    }
+
     /// Ends the sampling: within milliseconds, and some more where others keep the cores busy (half a second with 256
     /// threads that compute on 2 cores). If a debugger has stopped a thread in the handler, this waits for it for a
     /// second. Returns `None` in a forked child, whose parent samples.

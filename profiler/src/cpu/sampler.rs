@@ -44,7 +44,7 @@ use rtprof_runtime::wait_reason::WaitReason;
 use super::current::Ended;
 use super::samples::{CpuKey, Samples};
 use super::task_names::TaskName;
-use super::{CpuProfileError, CpuSamples, CpuSource, MAX_HZ, Options, SampledBy};
+use super::{CpuCount, CpuProfileError, CpuSamples, CpuSource, MAX_HZ, Options, SampledBy};
 use attach::{Attacher, Way};
 use perf::PerfEvent;
 use permit::{Permit, Ticket};
@@ -177,6 +177,15 @@ pub(super) fn probe() -> Option<SampledBy> {
 impl Running {
     pub(super) fn sampled_by(&self) -> &SampledBy {
         &self.sampled_by
+    }
+
+    /// Returns what was sampled so far; nothing in a forked child.
+    pub(super) fn so_far(&self) -> Vec<CpuCount> {
+        if self.process != own_process() {
+            return Vec::new();
+        }
+        let _untracked = hook::untracked();
+        SAMPLING.with(|sampling| sampling.samples.counts()).unwrap_or_default()
     }
 
     /// Ends the sampling and returns the samples. Returns `None` in a forked child.

@@ -1,9 +1,11 @@
 //! The owner of an address at the time when a stack was captured.
 
+use core::sync::atomic::AtomicBool;
 use std::collections::{HashMap, HashSet};
+use std::time::SystemTime;
 
 use super::span::{CaptureSpan, ClockTime};
-use super::{Module, identity, refresh};
+use super::{Module, UnwindTables, identity, refresh};
 
 /// A period in which a module was loaded, as far as the readings of the loader's list reveal.
 #[derive(Clone, Copy, Debug)]
@@ -56,6 +58,23 @@ pub(super) fn distinct(lifetimes: &[Lifetime]) -> Vec<&'static Module> {
     modules.filter(|module| seen.insert(identity(module))).collect()
 }
 
+/// What a profile says of a module of the process that it was taken of.
+#[derive(Clone, Debug, Default)]
+pub struct ForeignModule {
+    /// See [`Module::path`].
+    pub path: String,
+    /// See [`Module::start`].
+    pub start: usize,
+    /// See [`Module::limit`].
+    pub limit: usize,
+    /// See [`Module::file_offset`].
+    pub file_offset: u64,
+    /// See [`Module::bias`].
+    pub bias: usize,
+    /// See [`Module::build_id`].
+    pub build_id: Vec<u8>,
+}
+
 /// All modules that were seen, and when: the program itself first, unloaded modules last.
 #[derive(Debug)]
 pub struct History {
@@ -81,6 +100,34 @@ impl History {
     pub fn read() -> Self {
         refresh();
         super::read(|set| Self::new(&set.lifetimes))
+    }
+
+    /// Returns the modules of another process, whose program is the first of them. They are never freed.
+    pub fn of_another_process(modules: Vec<ForeignModule>) -> Self {
+        let lifetime = |(at, module): (usize, ForeignModule)| Lifetime {
+            module: Box::leak(Box::new(Module {
+                path: module.path,
+                start: module.start,
+                limit: module.limit,
+                file_offset: module.file_offset,
+                bias: module.bias,
+                build_id: module.build_id,
+                is_main_executable: at == 0,
+                device: None,
+                first_seen: SystemTime::now(),
+                base: module.start,
+                unwind: UnwindTables::default(),
+                loader_name: String::new(),
+                loaded: AtomicBool::new(true),
+                is_foreign: true,
+            })),
+            first: 0,
+            last: None,
+            is_doubtful_before: false,
+            is_doubtful_after: false,
+        };
+        let lifetimes: Vec<Lifetime> = modules.into_iter().enumerate().map(lifetime).collect();
+        Self::new(&lifetimes)
     }
 
     pub(super) fn new(lifetimes: &[Lifetime]) -> Self {

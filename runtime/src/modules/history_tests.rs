@@ -20,6 +20,7 @@ fn module(path: &str, start: usize) -> &'static Module {
         unwind: UnwindTables::default(),
         loader_name: path.into(),
         loaded: AtomicBool::new(true),
+        is_foreign: false,
     }))
 }
 

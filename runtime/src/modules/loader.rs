@@ -20,6 +20,9 @@ use crate::own_files;
 
 /// Held while our own code holds the loader's lock.
 static ASKING: ForkLock = ForkLock::new();
+/// Held while our own code may wait for the lock that the loader holds during constructors. Not `ASKING`: a constructor may
+/// read the list.
+static FINDING: ForkLock = ForkLock::new();
 
 type Callback = unsafe extern "C" fn(*mut libc::dl_phdr_info, usize, *mut c_void) -> c_int;
 
@@ -34,6 +37,23 @@ unsafe fn ask(callback: Callback, data: *mut c_void) -> Option<()> {
     // SAFETY: the caller allows the callback to be called with `data`.
     unsafe { libc::dl_iterate_phdr(Some(callback), data) };
     Some(())
+}
+
+/// Returns the address of an exported function.
+pub(super) fn exported(name: &CStr) -> Option<usize> {
+    // A static program has no exported functions, and a linker that finds `dlsym` in it warns.
+    #[cfg(not(target_feature = "crt-static"))]
+    {
+        let _held = FINDING.lock_whole()?;
+        // SAFETY: the name is terminated.
+        let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+        (!address.is_null()).then(|| address.addr())
+    }
+    #[cfg(target_feature = "crt-static")]
+    {
+        let _ = name;
+        None
+    }
 }
 
 /// Returns the loader's current counts. Returns `None` if its list cannot be read.
@@ -138,6 +158,7 @@ impl Draft {
             unwind: self.unwind,
             loader_name: self.name,
             loaded: AtomicBool::new(true),
+            is_foreign: false,
         }))
     }
 }

@@ -20,7 +20,7 @@ use crate::fork_lock::ForkLock;
 use crate::hook;
 use history::Lifetime;
 
-pub use history::{History, Owner};
+pub use history::{ForeignModule, History, Owner};
 pub(crate) use span::Stamp;
 pub use span::{CaptureSpan, ClockTime};
 
@@ -53,9 +53,15 @@ pub struct Module {
     /// The loader's name for it.
     loader_name: String,
     loaded: AtomicBool,
+    is_foreign: bool,
 }
 
 impl Module {
+    /// Returns whether it is a module of another process: its addresses mean nothing in this one.
+    pub fn is_foreign(&self) -> bool {
+        self.is_foreign
+    }
+
     /// Returns the loader's name for it.
     pub fn loader_name(&self) -> &str {
         &self.loader_name
@@ -153,6 +159,12 @@ fn read<T>(f: impl FnOnce(&ModuleSet) -> T) -> T {
 /// Returns the loaded module that contains a run-time address. Lock-free.
 pub fn find(address: usize) -> Option<&'static Module> {
     read(|set| set.loaded().find(|module| module.contains(address)))
+}
+
+/// Returns the address of a function that a module exports, where the loader finds it first: of one that is chosen for the
+/// processor, the chosen one. Takes the loader's lock. Must not be called in a hook.
+pub fn exported(name: &core::ffi::CStr) -> Option<usize> {
+    imp::exported(name)
 }
 
 /// Returns a module that is loaded with this bias. Lock-free.
@@ -358,6 +370,10 @@ mod imp {
     }
 
     pub(super) fn list(_before: &[&'static Module]) -> Option<Listing> {
+        None
+    }
+
+    pub(super) fn exported(_name: &core::ffi::CStr) -> Option<usize> {
         None
     }
 }

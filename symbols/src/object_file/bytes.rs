@@ -18,9 +18,11 @@ use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use rtprof_runtime::room;
+use rtprof_runtime::fork_safe::PerProcess;
+use rtprof_runtime::{hook, room};
 
 use crate::progress::Progress;
 
@@ -37,6 +39,9 @@ const MOST: u64 = 256 << 20;
 
 /// The resolution of change times: the kernel's last clock tick is at most 10 ms before the change.
 const TICKS: Duration = Duration::from_millis(20);
+
+/// The most files whose checksums are remembered.
+const MOST_CHECKSUMS: usize = 64;
 
 type Block = [u8; BLOCK];
 type Group = [OnceCell<Box<Block>>; GROUP];
@@ -177,6 +182,33 @@ impl FileBytes {
         self.allowance.noted(read)
     }
 
+    /// Returns the checksum of the file's content (CRC-32), as in the section `.gnu_debuglink`.
+    pub(super) fn checksum(&self) -> io::Result<u32> {
+        // The file is opened again for each search, and may have gigabytes.
+        static KNOWN: PerProcess<Mutex<Vec<(FileState, u32)>>> = PerProcess::new();
+        let known = || KNOWN.get(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, checksum)) = known().iter().find(|(state, _)| state.has_content_of(&self.state)) {
+            return Ok(*checksum);
+        }
+        let mut checksum = crc32fast::Hasher::new();
+        let mut piece = vec![0; 16 * BLOCK];
+        let mut at = 0;
+        while at < self.len() {
+            let len = (self.len() - at).min(piece.len() as u64) as usize;
+            self.read_exact(&mut piece[..len], at)?;
+            checksum.update(&piece[..len]);
+            at += len as u64;
+            self.allowance.progress.note();
+        }
+        let checksum = checksum.finalize();
+        hook::outside_workspace(|| {
+            let mut known = known();
+            known.truncate(MOST_CHECKSUMS - 1);
+            known.insert(0, (self.state, checksum));
+        });
+        Ok(checksum)
+    }
+
     fn read_again(&self, path: &Path, into: &mut [u8], at: u64) -> io::Result<()> {
         let file = open_regular(path)?;
         if !FileState::of(&file.metadata()?).has_content_of(&self.state) {
@@ -299,10 +331,12 @@ fn settled(file: &File) -> io::Result<Metadata> {
 }
 
 fn require_regular(metadata: &Metadata) -> io::Result<()> {
-    if metadata.is_file() { Ok(()) } else { Err(io::ErrorKind::InvalidInput.into()) }
+    let refusal = || io::Error::new(io::ErrorKind::InvalidInput, "not a regular file");
+    if metadata.is_file() { Ok(()) } else { Err(refusal()) }
 }
 
-fn open_regular(path: &Path) -> io::Result<File> {
+/// Opens a regular file. Never waits for a FIFO's writer, a terminal or another device.
+pub(super) fn open_regular(path: &Path) -> io::Result<File> {
     // Checked before opening: opening a FIFO lets its writer continue, and opening a device does whatever its driver
     // does.
     require_regular(&std::fs::metadata(path)?)?;

@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use addr2line::gimli::{Dwarf, DwarfPackage, Error, Reader, Result, SectionId};
+use addr2line::gimli::{Dwarf, DwarfPackage, Error, Reader, Result, Section as _, SectionId};
 use addr2line::{Context, FrameIter, LookupContinuation, LookupResult, SplitDwarfLoad};
 use object::read::CompressionFormat;
 use object::{Object, ObjectSection};
@@ -14,6 +14,7 @@ use typed_arena::Arena;
 use super::Elf;
 use super::bytes::{Allowance, FileBytes};
 use super::section::{self, Section};
+use super::{partial_units, separate};
 use crate::progress::Progress;
 
 /// The data that the debug information of one module borrows: its files, and the sections unpacked from them.
@@ -58,16 +59,43 @@ pub(super) struct DebugInfo<'a> {
     package: Option<DwarfPackage<Section<'a>>>,
     /// Whether a unit was found neither in the package nor in a file by itself.
     missed_unit: Cell<bool>,
+    /// Whether the file with what this one shares with others is missing.
+    lacks_alternative: bool,
 }
 
 impl<'a> DebugInfo<'a> {
-    /// Reads the debug information of the file at `path`. Without the sections for it no address has any.
-    pub(super) fn of(path: &Path, bytes: &'a FileBytes, elf: &Elf<'_>, store: &'a Store) -> Option<Self> {
+    /// Reads the debug information in the file at `path`, of the program or library at `program`. Without the sections
+    /// for it no address has any.
+    pub(super) fn of(
+        path: &Path,
+        program: &Path,
+        bytes: &'a FileBytes,
+        elf: &Elf<'_>,
+        store: &'a Store,
+    ) -> Option<Self> {
         let mut dwarf = Dwarf::load(|id| load(id, id.name(), bytes, elf, store)).ok()?;
+        let (units, abbreviations) = (*dwarf.debug_info.reader(), *dwarf.debug_abbrev.reader());
+        if let Some(changed) = partial_units::without_line_tables(units, abbreviations) {
+            store.allowance.take(changed.len() as u64).ok()?;
+            dwarf.debug_abbrev = Section::in_memory(store.unpacked.alloc(changed)).into();
+        }
+        let mut lacks_alternative = false;
+        if let Some((places, build_id)) = separate::alternative(path, elf, Path::new(separate::INSTALLED)) {
+            let open = |place: &PathBuf| alternative(place, &build_id, store);
+            match places.iter().find_map(open) {
+                Some(shared) => dwarf.set_sup(shared),
+                None => lacks_alternative = true,
+            }
+        }
         dwarf.populate_abbreviations_cache(addr2line::gimli::AbbreviationsCacheStrategy::Duplicates);
         let context = Context::from_dwarf(dwarf).ok()?;
-        let package = package(&package_path(path), store);
-        Some(Self { store, context, package, missed_unit: Cell::new(false) })
+        let package = [path, program].iter().find_map(|path| package(&package_path(path), store));
+        Some(Self { store, context, package, missed_unit: Cell::new(false), lacks_alternative })
+    }
+
+    /// Whether the file is missing that has what `dwz` found in several files. Some functions have no name then.
+    pub(super) fn lacks_alternative(&self) -> bool {
+        self.lacks_alternative
     }
 
     /// Returns the frames at an address, innermost first.
@@ -135,6 +163,17 @@ fn package<'a>(path: &Path, store: &'a Store) -> Option<DwarfPackage<Section<'a>
     DwarfPackage::load(|id| load_named(id, id.dwo_name(), bytes, &elf, store), Section::EMPTY).ok()
 }
 
+/// Opens the file with the debug information that several files share.
+fn alternative<'a>(path: &Path, build_id: &[u8], store: &'a Store) -> Option<Dwarf<Section<'a>>> {
+    let bytes = store.open(path)?;
+    let tables = super::tables(bytes);
+    let elf = super::parse(&tables)?;
+    if elf.build_id().ok().flatten()? != build_id {
+        return None;
+    }
+    Dwarf::load(|id| load(id, id.name(), bytes, &elf, store)).ok()
+}
+
 fn load_named<'a>(
     id: SectionId,
     name: Option<&str>,
@@ -176,13 +215,13 @@ fn load<'a>(
 }
 
 #[cfg(unix)]
-fn as_path(bytes: &[u8]) -> PathBuf {
+pub(super) fn as_path(bytes: &[u8]) -> PathBuf {
     use std::os::unix::ffi::OsStrExt;
     PathBuf::from(OsStr::from_bytes(bytes))
 }
 
 #[cfg(not(unix))]
-fn as_path(bytes: &[u8]) -> PathBuf {
+pub(super) fn as_path(bytes: &[u8]) -> PathBuf {
     PathBuf::from(String::from_utf8_lossy(bytes).into_owned())
 }
 

@@ -8,6 +8,7 @@ use object::{Endianness, Object, ObjectSection};
 
 use super::Elf;
 use super::bytes::FileBytes;
+use super::indirect::Chosen;
 use super::section::Section;
 
 /// The functions of a file, in the order of their addresses.
@@ -16,6 +17,9 @@ pub(super) struct Functions<'a> {
     /// The names in the full table and in the table of exported ones.
     names: [Section<'a>; 2],
 }
+
+/// The number of the table of exported names.
+const EXPORTED: u8 = 1;
 
 /// The code range of a function, in the file's own addresses, and the place of its name.
 #[derive(Clone, Copy)]
@@ -45,6 +49,16 @@ impl<'a> Functions<'a> {
             collect(&mut all, table, number, elf);
         }
         Self { functions: settled(all), names: tables.map(|table| names(bytes, elf, table)) }
+    }
+
+    /// Adds functions whose names are among the exported ones, where no other function is known to begin.
+    pub(super) fn add(&mut self, chosen: impl Iterator<Item = Chosen>) {
+        for Chosen { start, end, name } in chosen {
+            let at = self.functions.partition_point(|f| f.start < start);
+            if self.functions.get(at).is_none_or(|next| next.start != start) {
+                self.functions.insert(at, Function { start, end, rank: 0, table: EXPORTED, name });
+            }
+        }
     }
 
     /// Returns the function whose code contains `address`. A symbol that merely precedes the address does not count: in

@@ -45,11 +45,17 @@ fn compiled(folder: &Path, (name, options): (&str, &[&str])) -> Option<PathBuf> 
 fn look_up_all(path: &Path) -> usize {
     let store = Store::new(&Progress::default());
     let mut named = 0;
-    if let Some(file) = ObjectFile::open_matching(path, &[], |_| true, &store) {
+    if let Some(file) = ObjectFile::open_matching(path, &[], |_| true, None, &store) {
         for address in (0..0x4000).step_by(4).chain([u64::MAX - 1, u64::MAX, 1 << 63, 0x40_1136]) {
             named += usize::from(file.symbol(address).is_some());
             file.lines(address, |line| named += usize::from(line.name.is_some()));
         }
+    }
+    if let Some(bytes) = store.open(path) {
+        let tables = tables(bytes);
+        let unwind = parse(&tables).and_then(|elf| indirect::Tables::of(bytes, &elf));
+        let starts = (0..0x4000).chain([u64::MAX, 1 << 63]);
+        named += unwind.map_or(0, |tables| starts.filter_map(|start| tables.end_of(start)).count());
     }
     named
 }

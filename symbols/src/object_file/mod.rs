@@ -1,17 +1,23 @@
 //! The file from which a module was loaded: its symbols and its debug information.
 //!
-//! `bytes` reads the file, `section` presents a part of it to parsers, `functions` has the symbol tables and `debug`
-//! the debug information.
+//! `bytes` reads the file, and `section` presents a part of it to parsers. `functions` has the symbol tables, with names from
+//! `indirect` for functions that the loader has chosen among several. `debug` has the debug information, from which
+//! `partial_units` takes what misleads the parser. `separate` finds the files to which packages move all this.
 
 mod bytes;
 mod debug;
 mod functions;
+mod indirect;
+mod partial_units;
 mod section;
+mod separate;
 mod tables;
 
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::Path;
 
-use object::read::elf::ElfFile64;
+use object::elf;
+use object::read::elf::{ElfFile64, ProgramHeader as _};
 use object::{Endianness, Object, ObjectSection, ReadCache};
 use rtprof_runtime::modules::Module;
 use rtprof_runtime::own_files;
@@ -20,6 +26,7 @@ use crate::symbol_cache::{DebugState, FileState};
 use bytes::FileBytes;
 use debug::DebugInfo;
 use functions::Functions;
+use separate::{Candidate, DebugLink};
 use tables::Tables;
 
 pub(crate) use debug::Store;
@@ -34,13 +41,41 @@ pub(crate) struct ObjectFile<'a> {
     debug: Option<DebugInfo<'a>>,
     functions: Functions<'a>,
     state: FileState,
+    link: Option<DebugLink>,
+}
+
+/// What is read from a file.
+#[derive(Clone, Copy, PartialEq)]
+enum Parts {
+    All,
+    Functions,
 }
 
 impl<'a> ObjectFile<'a> {
     /// Opens the file of `module`, if it is the file that was loaded: a binary replaced on disk since then has other
     /// functions at the same addresses, and a wrong name is worse than none. The kernel keeps the running executable
-    /// available under /proc even then.
+    /// available under /proc even then. What the file lacks is read from the file to which a package moved it.
     pub(crate) fn open(module: &Module, store: &'a Store) -> Option<Self> {
+        let path = Path::new(&module.path);
+        let found = Self::open_loaded(module, store);
+        let state = found.as_ref().map(Self::state).unwrap_or_default();
+        // The debug information of the C library, installed on many machines, takes a hundred milliseconds to read.
+        // Functions are enough for it.
+        let wants_lines = !state.has_lines() && (module.is_main_executable || !separate::is_of_system(path));
+        if !wants_lines && state.has_symbol_table {
+            return found;
+        }
+        let parts = if wants_lines { Parts::All } else { Parts::Functions };
+        let link = found.as_ref().and_then(|file| file.link.as_ref());
+        let places = separate::candidates(path, &module.build_id, link, Path::new(separate::INSTALLED));
+        let open = |place| Self::open_separate(place, module, parts, store);
+        match (found, places.iter().find_map(open)) {
+            (Some(found), Some(separate)) => Some(found.completed_by(separate)),
+            (found, separate) => found.or(separate),
+        }
+    }
+
+    fn open_loaded(module: &Module, store: &'a Store) -> Option<Self> {
         let path = Path::new(&module.path);
         let executed = Path::new(own_files::EXECUTABLE);
         let has_build_id = !module.build_id.is_empty();
@@ -54,53 +89,84 @@ impl<'a> ObjectFile<'a> {
             true => file.is_at(executed),
             false => file.is_older_than(module.first_seen),
         };
-        let mut best = path
+        let at_its_path = path
             .is_absolute()
-            .then(|| Self::open_matching(path, &module.build_id, is_the_file, store))
+            .then(|| Self::open_matching(path, &module.build_id, is_the_file, Some(module), store))
             .flatten();
-        if best.is_none() && (was_executed || module.is_main_executable && has_build_id) {
-            best = Self::open_matching(executed, &module.build_id, |_| true, store);
+        if at_its_path.is_none() && (was_executed || module.is_main_executable && has_build_id) {
+            return Self::open_matching(executed, &module.build_id, |_| true, Some(module), store);
         }
-        // Not for libraries: the C library's debug information, installed on many machines, takes a hundred
-        // milliseconds to read, only for the name of the function that called main.
-        if module.is_main_executable
-            && has_build_id
-            && best.as_ref().is_none_or(|file| !file.state.has_lines())
-            && let Some(debug) = installed_debug_file(&module.build_id)
-            && let Some(file) = Self::open_matching(&debug, &module.build_id, |_| true, store)
-        {
-            best = Some(file);
-        }
-        best
+        at_its_path
     }
 
-    /// Opens a file and reads everything from the descriptor whose build id was compared.
+    /// Opens a file and reads everything from the descriptor whose build id was compared. `loaded` is the module that was
+    /// loaded from it, if any.
     fn open_matching(
         path: &Path,
         build_id: &[u8],
         is_the_file: impl Fn(&FileBytes) -> bool,
+        loaded: Option<&Module>,
         store: &'a Store,
     ) -> Option<Self> {
         let bytes = store.open(path).filter(|file| is_the_file(file))?;
         let tables = tables(bytes);
         let elf = parse(&tables)?;
-        if elf.build_id().ok().flatten().unwrap_or_default() != build_id {
-            return None;
+        let is_it = elf.build_id().ok().flatten().unwrap_or_default() == build_id;
+        let mut file = is_it.then(|| Self::of(path, path, bytes, &elf, Parts::All, store))?;
+        if let Some(module) = loaded.filter(|_| !file.state.has_symbol_table) {
+            file.functions.add(indirect::chosen(module, bytes, &elf).into_iter());
         }
-        let has_section = |name: &str| elf.section_by_name(name).is_some_and(|s| s.size() > 0);
-        // The debug information looks for split files beside this very path, so it must be the real path.
-        let debug = DebugInfo::of(path, bytes, &elf, store);
+        Some(file)
+    }
+
+    /// Opens the separate debug information of `module`, if it belongs to the same build.
+    fn open_separate(place: &Candidate, module: &Module, parts: Parts, store: &'a Store) -> Option<Self> {
+        let bytes = store.open(&place.path)?;
+        let tables = tables(bytes);
+        let elf = parse(&tables)?;
+        let is_it = match elf.build_id().ok().flatten() {
+            Some(build_id) => build_id == module.build_id,
+            // Costs the reading of the whole file.
+            None => place.checksum.is_some_and(|sum| bytes.checksum().is_ok_and(|of_file| of_file == sum)),
+        };
+        is_it.then(|| Self::of(&place.path, Path::new(&module.path), bytes, &elf, parts, store))
+    }
+
+    /// Reads a file at `path`. `program` is the path of the file that was loaded.
+    fn of(
+        path: &Path,
+        program: &Path,
+        bytes: &'a FileBytes,
+        elf: &Elf<'_>,
+        parts: Parts,
+        store: &'a Store,
+    ) -> Self {
+        let has_lines = elf.section_by_name(".debug_line").is_some_and(|section| section.size() > 0);
+        let wants_lines = has_lines && parts == Parts::All;
+        let debug = wants_lines.then(|| DebugInfo::of(path, program, bytes, elf, store)).flatten();
         let state = FileState {
             has_symbol_table: !elf.elf_symbol_table().is_empty(),
-            debug: match has_section(".debug_line") {
-                true if debug.is_some() => DebugState::Whole,
-                true => DebugState::Unreadable,
-                false => DebugState::Absent,
+            debug: match &debug {
+                Some(debug) if debug.lacks_alternative() => DebugState::WithoutAlternative,
+                Some(_) => DebugState::Whole,
+                None if wants_lines => DebugState::Unreadable,
+                None => DebugState::Absent,
             },
             is_read: true,
             is_unreadable: false,
         };
-        Some(Self { debug, functions: Functions::of(bytes, &elf), state })
+        Self { debug, functions: Functions::of(bytes, elf), state, link: DebugLink::of(elf) }
+    }
+
+    /// Takes what this file lacks from its separate debug information.
+    fn completed_by(mut self, separate: Self) -> Self {
+        if separate.state.has_lines() {
+            (self.debug, self.state.debug) = (separate.debug, separate.state.debug);
+        }
+        if separate.state.has_symbol_table && !self.state.has_symbol_table {
+            (self.functions, self.state.has_symbol_table) = (separate.functions, true);
+        }
+        self
     }
 
     pub(crate) fn state(&self) -> FileState {
@@ -121,10 +187,16 @@ impl<'a> ObjectFile<'a> {
     /// Calls `line` for each line of `address`, innermost first: the function's name if the debug information has one,
     /// and the source location.
     pub(crate) fn lines(&self, address: u64, mut line: impl FnMut(DebugLine<'_>)) {
-        let Some(Ok(mut frames)) = self.debug.as_ref().map(|debug| debug.frames(address)) else {
-            return;
-        };
-        while let Ok(Some(frame)) = frames.next() {
+        let Some(debug) = &self.debug else { return };
+        let Ok(mut frames) = debug.frames(address) else { return };
+        let mut following = frames.next().ok().flatten();
+        while let Some(frame) = following {
+            following = frames.next().ok().flatten();
+            if frame.function.is_none() && following.is_some() && debug.lacks_alternative() {
+                // The name of this inlined function is in the file that is missing. The function into which it was
+                // inlined has its own name and line.
+                continue;
+            }
             let name = frame.function.as_ref().and_then(|function| function.raw_name().ok());
             let location = frame.location.as_ref();
             line(DebugLine {
@@ -161,11 +233,36 @@ fn parse<'a>(tables: Data<'a>) -> Option<Elf<'a>> {
     Elf::parse(tables).ok().filter(|elf| elf.endian() == Endianness::default())
 }
 
-/// Returns the path where distributions install the debug information of their libraries.
-fn installed_debug_file(build_id: &[u8]) -> Option<PathBuf> {
-    let (first, rest) = build_id.split_first()?;
-    let path = format!("/usr/lib/debug/.build-id/{first:02x}/{}.debug", hex(rest));
-    Some(PathBuf::from(path))
+/// What a file on disk says of itself.
+#[derive(Clone, Debug)]
+pub struct Image {
+    /// The linker's build id; empty when there is none.
+    pub build_id: Vec<u8>,
+    /// Its segments with code: the offset of each in the file, and its address in the file's own numbering.
+    pub code: Vec<(u64, u64)>,
+}
+
+impl Image {
+    /// Reads the head of a program or library.
+    ///
+    /// # Errors
+    /// Those of reading it; [`InvalidInput`](io::ErrorKind::InvalidInput) if it is not a regular file;
+    /// [`InvalidData`](io::ErrorKind::InvalidData) if it is not one of the kind that this machine executes.
+    pub fn read(path: &Path) -> io::Result<Self> {
+        let invalid = || io::Error::new(io::ErrorKind::InvalidData, "not a program or library in ELF format");
+        let data = ReadCache::new(bytes::open_regular(path)?);
+        let elf = ElfFile64::<Endianness, _>::parse(&data).map_err(|_| invalid())?;
+        let endian = elf.endian();
+        let is_code = |header: &&elf::ProgramHeader64<Endianness>| {
+            header.p_type(endian) == elf::PT_LOAD && header.p_flags(endian).contains(elf::PF_X)
+        };
+        let place =
+            |header: &elf::ProgramHeader64<Endianness>| (header.p_offset(endian), header.p_vaddr(endian));
+        Ok(Self {
+            build_id: elf.build_id().map_err(|_| invalid())?.unwrap_or_default().to_vec(),
+            code: elf.elf_program_headers().iter().filter(is_code).map(place).collect(),
+        })
+    }
 }
 
 /// Formats a build id as tools print it.
@@ -182,18 +279,38 @@ mod tests {
     fn another_build_id_is_refused() {
         let exe = std::env::current_exe().unwrap();
         let opens = |path: &Path, build_id: &[u8]| {
-            ObjectFile::open_matching(path, build_id, |_| true, &Store::new(&Progress::default())).is_some()
+            let store = Store::new(&Progress::default());
+            ObjectFile::open_matching(path, build_id, |_| true, None, &store).is_some()
         };
         assert!(!opens(&exe, &[1, 2, 3]));
         assert!(!opens(Path::new("/nonexistent"), &[]));
     }
 
+    /// The C library exports `memmove` only as a function that chooses one of several.
+    #[test]
+    #[cfg(all(
+        target_os = "linux",
+        target_env = "gnu",
+        target_arch = "x86_64",
+        not(target_feature = "crt-static")
+    ))]
+    fn a_chosen_function_has_its_name() {
+        rtprof_runtime::modules::refresh();
+        let address = libc::memmove as *const () as usize;
+        let module = rtprof_runtime::modules::find(address).expect("it is loaded");
+        let store = Store::new(&Progress::default());
+        let file = ObjectFile::open_loaded(module, &store).expect("it is there");
+        let place = address.wrapping_sub(module.bias) as u64;
+        for place in [place, place + 1] {
+            let name = file.symbol(place).map(|symbol| symbol.name.into_owned()).unwrap_or_default();
+            assert!(name.contains("mem"), "{name:?} at {place:#x} of {}", module.path);
+        }
+        assert!(file.symbol(place).is_some_and(|symbol| symbol.start == place));
+    }
+
     #[test]
     fn build_ids_are_padded() {
         assert_eq!(hex(&[0, 10, 255]), "000aff");
-        let path = installed_debug_file(&[0xab, 0x01]).unwrap();
-        assert_eq!(path, Path::new("/usr/lib/debug/.build-id/ab/01.debug"));
-        assert!(installed_debug_file(&[]).is_none());
     }
 }
 

@@ -4,6 +4,7 @@
 mod hosts;
 mod interop;
 mod misuse;
+mod names;
 mod refused;
 mod room;
 mod stress;

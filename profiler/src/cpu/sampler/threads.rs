@@ -88,6 +88,7 @@ impl Threads {
             }
         }
         self.has_looked |= is_listed;
+        self.settle_silent(attacher, samples);
         let mut has_changed = self.found.len() != before;
         if self.found.len() > listed.len() || has_changed {
             let listed: HashSet<u32> = listed.into_iter().collect();
@@ -98,6 +99,25 @@ impl Threads {
             gone.into_iter().for_each(|id| self.end(id, attacher, samples));
         }
         has_changed
+    }
+
+    /// Counts what silent threads have used: a thread that ends before the next look takes with it what was not counted. The
+    /// time of those that were found lately belongs to their first sample.
+    fn settle_silent(&mut self, attacher: &Attacher, samples: &Samples) {
+        let Self { young, found, by_thread, names, .. } = self;
+        let is_young = |id: u32| young.iter().any(|(young, _)| *young == id);
+        let silent = found.iter().filter(|(id, slot)| slot.is_silent() && !is_young(**id));
+        let missed = silent.filter_map(|(&id, slot)| {
+            let missed = slot.settle(cpu_time::of_thread(id)?, attacher.period(), 1);
+            (missed > 0).then_some((id, *slot, missed))
+        });
+        let missed: Vec<_> = missed.collect();
+        if *by_thread {
+            names.extend(missed.iter().map(|&(id, slot, _)| (id, name_of(id, slot))));
+        }
+        for (id, slot, missed) in missed {
+            self.count(id, samples, !slot.is_refused(), missed);
+        }
     }
 
     /// Takes over threads that have attached themselves.
