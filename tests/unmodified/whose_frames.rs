@@ -8,12 +8,11 @@ use std::thread::{scope, sleep, spawn};
 use std::time::{Duration, Instant};
 
 use rtprof::pprof;
-use rtprof::trace::Options;
 use rtprof_trace_check::EventType;
 use test_support::child;
 use test_support::contention::record_everything;
 use test_support::profile::{Profile, Sample};
-use test_support::recording::record_with;
+use test_support::recording::record;
 use test_support::{folder, until};
 
 use crate::calls::play_all;
@@ -148,7 +147,7 @@ fn is_machinery(function: &str) -> bool {
 #[test]
 fn stacks_of_traces_have_no_machinery_at_their_ends() {
     child::isolated("stacks_of_traces_have_no_machinery_at_their_ends", || {
-        let trace = record_with(Options { cpu_hz: 200, ..Options::default() }, everything);
+        let trace = record(everything);
         let mut seen = HashSet::new();
         for trace in [&trace.in_first_format(), &trace] {
             let mut wrong = BTreeSet::new();
@@ -156,9 +155,7 @@ fn stacks_of_traces_have_no_machinery_at_their_ends() {
                 let stack = event.functions();
                 if let [first, .., last] = stack[..] {
                     seen.insert(event.event_type());
-                    // A sample of the processor shows what runs, ours too.
-                    let is_sample = event.event_type() == EventType::CpuSample;
-                    let is_wrong = !is_sample && is_machinery(first) || is_machinery(last);
+                    let is_wrong = is_machinery(first) || is_machinery(last);
                     wrong.extend(is_wrong.then(|| format!("{}: {stack:#?}", event.event_type().name())));
                 }
             }
@@ -170,7 +167,6 @@ fn stacks_of_traces_have_no_machinery_at_their_ends() {
             EventType::GoBlockSync,
             EventType::GoUnblock,
             EventType::GoSysCall,
-            EventType::CpuSample,
         ] {
             assert!(seen.contains(&kind), "{kind:?} is among {seen:?}");
         }

@@ -29,13 +29,17 @@ pub(super) fn given_in(generation: &Generation<'_>) -> HashMap<u64, StringId> {
     names.collect()
 }
 
+/// The number of stacks that are looked at for a name.
+const RUNS: usize = 4;
+
 /// The name of the goroutines that one stack has created.
 #[derive(Clone, Copy)]
 pub(super) struct LateName {
     /// The id of their start stack; 0 while none is needed.
     pub(super) start: u64,
-    /// The first stack of one of them that was recorded.
-    pub(super) runs: Option<StackId>,
+    /// The first different stacks of them that were recorded. One alone may be that of a thread that ends, which has left its
+    /// function.
+    pub(super) runs: [Option<StackId>; RUNS],
     /// The frame that names them, once it is known.
     pub(super) frame: Option<Frame>,
 }
@@ -51,7 +55,7 @@ impl LateNames {
     pub(super) fn of(&mut self, creator: StackId) -> StringId {
         let Self { all, by_creator } = self;
         *by_creator.entry(creator).or_insert_with(|| {
-            all.push(LateName { start: 0, runs: None, frame: None });
+            all.push(LateName { start: 0, runs: [None; RUNS], frame: None });
             FIRST + (all.len() - 1) as u32
         })
     }
@@ -85,7 +89,11 @@ impl LateNames {
 
     /// Notes that one of the goroutines was found with this stack.
     pub(super) fn runs(&mut self, index: u32, stack: StackId) {
-        self.all[index as usize].runs.get_or_insert(stack);
+        for known in &mut self.all[index as usize].runs {
+            if *known.get_or_insert(stack) == stack {
+                return;
+            }
+        }
     }
 
     /// Returns the frame that names them; `None` until it is known.

@@ -9,6 +9,7 @@ use rtprof_tracer::record::StackId;
 
 use rtprof_symbols::hash::AddressMap;
 use rtprof_symbols::locations::Locations;
+use rtprof_symbols::prune;
 use rtprof_symbols::startup::THREAD_START;
 use rtprof_symbols::symbol_cache::Function;
 use rtprof_symbols::view::View;
@@ -78,7 +79,7 @@ fn settle<D: Definitions>(
         if late.start == 0 {
             continue;
         }
-        let runs = late.runs.and_then(|stack| first_function(names, stack));
+        let runs = late.runs.into_iter().flatten().find_map(|stack| first_function(names, stack));
         let Runs { function, file, line } =
             runs.unwrap_or_else(|| Runs { function: names.function(""), file: 0, line: 0 });
         let frame = names.frame(function, file, line);
@@ -87,7 +88,8 @@ fn settle<D: Definitions>(
     }
 }
 
-/// Returns the program's outermost function in a stack.
+/// Returns the program's outermost function in a stack; `None` if the outermost is ours, because the thread was not in its own
+/// yet, or not any more.
 fn outermost<D: Definitions>(
     names: &mut Names<D>,
     stack: Stack<'_>,
@@ -96,6 +98,9 @@ fn outermost<D: Definitions>(
     let frames = locations.event(stack);
     let lines = frames.shown().flat_map(|(_, lines)| lines);
     let line = lines.filter(|line| *line.function.name != *THREAD_START).last()?;
+    if ["rtprof_hooks", "rtprof_runtime"].iter().any(|ours| prune::in_crate(&line.function.name, ours)) {
+        return None;
+    }
     let (function, file) = (names.function(end_of(&line.function.name)), end_of(&line.function.file));
     Some(Runs { function, file: names.text(file), line: line.line.into() })
 }
