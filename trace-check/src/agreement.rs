@@ -5,8 +5,8 @@
 //!   times what happens outside of threads and on Ps that stand in for a moment, and what follows from that.
 //! - Ps stop and start more often in the first format. Its end has an end for everything that is open.
 //! - The second format shows a goroutine that lived before the trace in its state, without the stack that created it.
-//! - In the second format no event is older than its generation. The first one may show later that a goroutine has
-//!   ended before.
+//! - In the second format no event is older than its generation, or younger than the cut at its end. The first one may
+//!   show later that a goroutine has ended before.
 //! - A call that goes on from one generation to another has no stack in the second format. (If its record is lost, it is
 //!   in that format alone: such traces cannot be compared.)
 //! - A wake-up without a known waker has the goroutine's name for a stack in the second format, and none in the first.

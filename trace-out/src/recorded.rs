@@ -153,7 +153,7 @@ pub(crate) fn generation<'a>(
     end: u64,
     lanes: impl IntoIterator<Item = &'a RecordedLane>,
 ) -> Generation<'a> {
-    Generation { begin, end, lanes: lanes.into_iter().map(RecordedLane::records).collect() }
+    Generation { begin, end, closed: u64::MAX, lanes: lanes.into_iter().map(RecordedLane::records).collect() }
 }
 
 /// Strings and stacks by their indices.

@@ -15,6 +15,7 @@ pub struct Collected {
     pub(crate) buffers: Vec<&'static Buffer>,
     pub(crate) begin: u64,
     pub(crate) end: u64,
+    pub(crate) closed: u64,
 }
 
 impl Collected {
@@ -62,7 +63,7 @@ impl Collected {
                 records: Records::new(body.base, body.records()),
             });
         }
-        Generation { begin: self.begin, end: self.end, lanes }
+        Generation { begin: self.begin, end: self.end, closed: self.closed, lanes }
     }
 }
 

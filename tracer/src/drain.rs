@@ -286,7 +286,8 @@ impl Drain {
             // A forked child does not own its parent's trace.
             self.is_over = true;
             let tables = self.view.clone();
-            return Collected { tables, buffers: Vec::new(), begin: self.begin, end: self.begin };
+            let (begin, closed) = (self.begin, u64::MAX);
+            return Collected { tables, buffers: Vec::new(), begin, end: begin, closed };
         }
         if RECORDER.generation() != 0 {
             heap::catch_up();
@@ -294,7 +295,10 @@ impl Drain {
         }
         let now = clock::ticks();
         let next = RECORDER.advance(self.generation, false);
-        let end = if next.is_some() { now } else { ENDED.load(Ordering::Relaxed) };
+        let (end, closed) = match next {
+            Some(_) => (now, clock::ticks()),
+            None => (ENDED.load(Ordering::Relaxed), u64::MAX),
+        };
         self.is_quiet &= patiently(|patience| RECORDER.collect(next.unwrap_or(0), patience));
         let mut all = core::mem::take(&mut self.pending);
         RECORDER.full.take_all(&mut all);
@@ -331,7 +335,7 @@ impl Drain {
             }
             None => self.is_over = true,
         }
-        Collected { tables: self.view.clone(), buffers, begin, end }
+        Collected { tables: self.view.clone(), buffers, begin, end, closed }
     }
 
     /// Returns the stacks and strings of all generations that were cut.

@@ -11,6 +11,9 @@ pub struct Generation<'a> {
     pub begin: u64,
     /// The tick at which the generation ended.
     pub end: u64,
+    /// The tick since when no thread begins a record of this generation; [`u64::MAX`] if it is the last one. A younger
+    /// record was begun before, by a thread that was preempted before it read the clock.
+    pub closed: u64,
     /// The buffers of every thread that recorded anything.
     pub lanes: Vec<LaneRecords<'a>>,
 }

@@ -23,7 +23,7 @@ use rtprof_symbols::view::View;
 use rtprof_tracer::generation::{Generation, Tables};
 
 use super::order::Order;
-use super::schedule::{self, Names, Schedule, Wire, Writing};
+use super::schedule::{self, Names, Schedule, Writing};
 use super::{Clock, Counts, Encode};
 use batch::put_clock;
 use event::EventType;
@@ -71,7 +71,7 @@ impl V2 {
     /// `procs` is the number of goroutines that can run at once. Go: `GOMAXPROCS`.
     pub(crate) fn new(version: Version, clock: Clock, procs: u32, view: View) -> Self {
         let streams = Streams::new(clock.ticks_per_second, procs, version == Version::Go126);
-        let start = streams.in_file(clock.start).max(1);
+        let start = streams.scaled(clock.start).max(1);
         Self {
             version,
             order: Order::new(),
@@ -90,10 +90,11 @@ impl Encode for V2 {
     }
 
     fn generation(&mut self, generation: &Generation<'_>, tables: &dyn Tables, _out: &mut Vec<u8>) {
-        self.begin = self.schedule.in_file(generation.begin);
-        self.end = self.schedule.in_file(generation.end);
+        self.begin = self.schedule.procs.wire.scaled(generation.begin);
+        self.end = self.schedule.procs.wire.scaled(generation.end);
         self.schedule.names.forget_ids();
-        self.schedule.procs.wire.begin(self.begin);
+        let closed = self.schedule.procs.wire.scaled(generation.closed);
+        self.schedule.procs.wire.begin(self.begin, closed);
         self.schedule.begin_part(self.begin, tables);
         let mut writing = Writing::new(&mut self.schedule, tables, generation, self.view);
         self.order.generation(generation, &mut writing);
@@ -175,7 +176,7 @@ struct Snapshot {
 impl Snapshot {
     fn now(schedule: &Schedule<Streams>) -> Self {
         Self {
-            tick: schedule.in_file(clock::ticks()),
+            tick: schedule.procs.wire.scaled(clock::ticks()),
             monotonic: clock::monotonic_nanos(),
             wall: SystemTime::now(),
         }

@@ -282,3 +282,35 @@ fn a_call_whose_record_was_lost_ends() {
         assert!((back[0].tick() * 64).abs_diff(end) < 128, "{has_record}: {} and {end}", back[0].tick() * 64);
     }
 }
+
+/// A thread was preempted for 5 ms between the beginning of its record and the record's tick, and a cut came meanwhile.
+#[test]
+fn a_record_after_the_cut_moves_no_others() {
+    let cut = CLOCK.start + LENGTH;
+    let mut late = RecordedLane::new(1);
+    late.status(CLOCK.start + 10, 1, 3, State::Running).log(cut + 5_000_000, 0, 6, "hello");
+    let mut others = RecordedLane::new(0);
+    others.status(CLOCK.start + 20, 2, 1, State::Waiting(WaitReason::Net));
+    let mut ran_on = RecordedLane::new(1);
+    ran_on.status(cut + 10, 1, 3, State::Running).block(cut + 6_400_000, WaitReason::MutexLock);
+    let mut second = RecordedLane::new(2);
+    second.buffer(cut + 20, 0, false).status(cut + 20, 2, 1, State::Waiting(WaitReason::Net));
+    second.put(cut + 640_000, RecordKind::Wake, []).log(cut + 1_280_000, 0, 6, "hello");
+    for version in [Version::Go122, Version::Go126] {
+        let mut generations = [
+            generation(CLOCK.start, cut, [&others, &late]),
+            generation(cut, cut + LENGTH, [&ran_on, &second]),
+        ];
+        generations[0].closed = cut + 64;
+        let mut v2 = V2::new(version, CLOCK, 4, View::default());
+        let bytes = encode(&mut v2, &generations, cut + LENGTH);
+        let parsed = validate(&bytes).unwrap_or_else(|invalid| panic!("{version:?}: {invalid}"));
+        let since_cut = |event: rtprof_trace_check::Event<'_>| {
+            (event.tick() * 64) as i64 - (cut as i64 - cut as i64 % 64)
+        };
+        let logs: Vec<_> = parsed.events_of(E::UserLog).map(since_cut).collect();
+        assert!(logs[0].abs() < 640 && (logs[1] - 1_280_000).abs() < 640, "{version:?}: {logs:?}");
+        let block = parsed.events_of(E::GoBlockSync).map(since_cut).next().unwrap();
+        assert!((block - 6_400_000).abs() < 640, "{version:?}: {block}");
+    }
+}

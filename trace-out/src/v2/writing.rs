@@ -175,7 +175,7 @@ impl Wire for Streams {
 
     #[inline]
     fn in_file(&self, tick: u64) -> u64 {
-        ((u128::from(tick) * u128::from(self.scale)) >> 64) as u64
+        self.of_record(tick)
     }
 
     fn may_state(&self) -> bool {
