@@ -11,8 +11,8 @@ pub struct Generation<'a> {
     pub begin: u64,
     /// The tick at which the generation ended.
     pub end: u64,
-    /// The tick since when no thread begins a record of this generation; [`u64::MAX`] if it is the last one. A younger
-    /// record was begun before, by a thread that was preempted before it read the clock.
+    /// The tick before which all its records were begun; [`u64::MAX`] if it is the last generation. A thread that was
+    /// preempted between the beginning of a record and its look at the clock has a later tick.
     pub closed: u64,
     /// The buffers of every thread that recorded anything.
     pub lanes: Vec<LaneRecords<'a>>,

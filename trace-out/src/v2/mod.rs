@@ -93,8 +93,8 @@ impl Encode for V2 {
         self.begin = self.schedule.procs.wire.scaled(generation.begin);
         self.end = self.schedule.procs.wire.scaled(generation.end);
         self.schedule.names.forget_ids();
-        let closed = self.schedule.procs.wire.scaled(generation.closed);
-        self.schedule.procs.wire.begin(self.begin, closed);
+        let last = self.schedule.procs.wire.scaled(generation.closed);
+        self.schedule.procs.wire.begin(self.begin, last);
         self.schedule.begin_part(self.begin, tables);
         let mut writing = Writing::new(&mut self.schedule, tables, generation, self.view);
         self.order.generation(generation, &mut writing);

@@ -121,8 +121,8 @@ pub(super) struct Streams {
     pub(super) generation: u64,
     /// The tick at which the generation began.
     pub(super) begin: u64,
-    /// The tick of the file since when no thread begins a record of the generation.
-    last: u64,
+    /// The tick of the file before which all records of the generation were begun.
+    pub(super) last: u64,
     /// Whether the status of a goroutine may have a stack that names the goroutine.
     pub(super) has_named_status: bool,
     /// The ticks of the file in one tick of the records, in units of 2⁻⁶⁴.
@@ -189,19 +189,11 @@ impl Streams {
         ((u128::from(tick) * u128::from(self.scale)) >> 64) as u64
     }
 
-    /// Converts a tick of a record. If its thread was preempted between the beginning of the record and the look at the
-    /// clock, the tick may be milliseconds after the next generation's beginning, and readers would move the events of
-    /// all threads behind it. So it is brought back to the cut.
-    #[inline]
-    pub(super) fn of_record(&self, tick: u64) -> u64 {
-        self.scaled(tick).min(self.last)
-    }
-
-    /// Begins a generation, of which no thread begins a record since `closed`: shows which Ps run. The states of
-    /// goroutines must follow.
-    pub(super) fn begin(&mut self, begin: u64, closed: u64) {
+    /// Begins a generation, with records that were begun before `last`: shows which Ps run. The states of goroutines must
+    /// follow.
+    pub(super) fn begin(&mut self, begin: u64, last: u64) {
         self.generation += 1;
-        (self.begin, self.last) = (begin, closed.max(begin));
+        (self.begin, self.last) = (begin, last.max(begin));
         self.has_procs = false;
         self.put_outside(begin, E::ProcStatus, [OUTSIDE.into(), proc_status::RUNNING]);
         for index in self.streams.indices() {

@@ -173,9 +173,12 @@ impl Wire for Streams {
     /// For the profiles of Go 1.22 and 1.23, a wait lasts until the next event with a stack.
     const HAS_WAKER_ALWAYS: bool = true;
 
+    /// If a thread was preempted between the beginning of a record and its look at the clock, the tick may be
+    /// milliseconds after the next generation's beginning, and readers would move the events of all threads behind it.
+    /// So it is brought back to the cut.
     #[inline]
     fn in_file(&self, tick: u64) -> u64 {
-        self.of_record(tick)
+        self.scaled(tick).min(self.last)
     }
 
     fn may_state(&self) -> bool {
