@@ -7,7 +7,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-kinds=(builds::by_unwind_tables::{release_without_debug_information,split_debug_information,stripped,kept_apart})
+kinds=(builds::by_unwind_tables::{release_without_debug_information,split_debug_information,stripped,kept_apart,c_without_eh_frame})
 links=(link_matrix::{release,loaded_by_another_program,gnu_ld_stripped,musl_fat_lto})
 if [[ "${1:-}" == all ]]; then
     kinds=(builds::) links=(link_matrix::)

@@ -15,6 +15,7 @@ use rtprof::pprof;
 use rtprof_trace_check::{EventType, Parsed};
 use test_support::fixture::{Fixture, succeed};
 use test_support::folder;
+use test_support::library::compile;
 use test_support::profile::{Frame, Mapping, Profile, Sample};
 use test_support::{child, go};
 
@@ -40,7 +41,7 @@ macro_rules! kinds_of_build {
     ($flags:expr) => {
         kinds_of_build!($flags;
             debug, release_without_debug_information, line_tables_only, remapped, split_debug_information, fat_lto,
-            stripped, kept_apart, compressed);
+            stripped, kept_apart, compressed, c_without_eh_frame);
     };
     ($flags:expr; $($kind:ident),*) => {
         $(
@@ -327,6 +328,31 @@ fn split_debug_information(flags: Flags) {
     check_comment(flags.0, &profile, Some(WITHOUT_PACKAGE));
     let mapping = mapping(flags.0, &profile);
     assert!(mapping.has_line_numbers && !mapping.has_inline_frames, "{}: the flags are truthful", flags.0);
+}
+
+/// As musl's C library is: its functions have their rules in `.debug_frame`, and none without debug information.
+fn c_without_eh_frame(flags: Flags) {
+    let binary = |has_rules: bool| {
+        let mut command = Command::new("cc");
+        command.args(["-c", "-O2", "-fomit-frame-pointer", "-fno-asynchronous-unwind-tables"]);
+        command.args(has_rules.then_some("-g"));
+        let source = folder::root().join("tests/fixtures/calls_back.c");
+        // Cargo sees its name, and not its contents.
+        let object = folder::tmp().join(format!("calls_back-{}-{has_rules}.o", flags.0));
+        let link = format!("-Clink-arg={}", compile(command, &source, object).display());
+        let debug = ["--release", "--config", "profile.release.debug=1"];
+        build(flags, &debug, &["--cfg=with_c", &link])
+    };
+    let with_rules = run(&binary(true)).profile;
+    check(flags.0, &with_rules, Names::Lines);
+    let without = run(&binary(false)).profile;
+    for size in [50_001, 70_001] {
+        let whole = sample(&with_rules, size);
+        assert!(whole.has("calls_back"), "{}: {:#?}", flags.0, whole.frames);
+        let short = sample(&without, size);
+        let end = short.frames.last().map(|frame| frame.function.as_str());
+        assert_eq!(end, Some("calls_back"), "{}: {:#?}", flags.0, short.frames);
+    }
 }
 
 fn folder_beside(binary: &Path, name: &str) -> PathBuf {

@@ -103,11 +103,12 @@ fn shared_crates(root: &Path) -> Vec<(String, String)> {
     let is_ours = |name: &str| name.starts_with("rtprof");
     // Dependencies of tests alone.
     let is_tests = |name: &str| ["loom", "parking_lot"].contains(&name);
-    let versions = lines.filter(|(name, _)| !is_ours(name) && !is_tests(name)).map(|(name, value)| {
+    let ours = lines.filter(|(name, _)| !is_ours(name) && !is_tests(name));
+    let versions = ours.map(|(name, value)| {
         let version = value.split('"').nth(1).expect("a version");
         (name.to_owned(), version.to_owned())
     });
-    versions.chain([("gimli".to_owned(), "*".to_owned())]).collect()
+    versions.collect()
 }
 
 /// Returns the features of all packages that the program is built from.

@@ -7,6 +7,8 @@ use super::UnwindTables;
 use super::memory::Memory;
 
 pub(super) struct Image<'a> {
+    /// The bytes of `headers`.
+    pub(super) header_bytes: Vec<u8>,
     headers: Vec<libc::Elf64_Phdr>,
     bias: usize,
     memory: &'a Memory,
@@ -34,7 +36,7 @@ impl<'a> Image<'a> {
         // SAFETY: any bytes are a valid header, and each chunk has a header's size.
         let header = |chunk: &[u8]| unsafe { chunk.as_ptr().cast::<libc::Elf64_Phdr>().read_unaligned() };
         let headers = bytes.chunks_exact(LEN).map(header).collect();
-        Some(Self { headers, bias: info.dlpi_addr as usize, memory })
+        Some(Self { header_bytes: bytes, headers, bias: info.dlpi_addr as usize, memory })
     }
 
     pub(super) fn segments(&self) -> impl Iterator<Item = &libc::Elf64_Phdr> {
@@ -116,7 +118,7 @@ impl<'a> Image<'a> {
             // also dies at its next page of code.)
             (unsafe { core::slice::from_raw_parts(address as *const u8, len) }, address)
         };
-        UnwindTables { header: slice(header), frames: slice(frames), is_copy: false }
+        UnwindTables { header: slice(header), frames: slice(frames), ..UnwindTables::default() }
     }
 }
 
@@ -130,7 +132,8 @@ impl CopiedTables {
     /// relative to their own address, which is stored beside them.
     pub(super) fn kept(&self, copies: &mut Copies) -> UnwindTables {
         let mut keep = |(bytes, address): &(Vec<u8>, usize)| (copies.of(bytes), *address);
-        UnwindTables { header: keep(&self.header), frames: keep(&self.frames), is_copy: true }
+        let (header, frames) = (keep(&self.header), keep(&self.frames));
+        UnwindTables { header, frames, is_copy: true, ..UnwindTables::default() }
     }
 }
 

@@ -5,7 +5,7 @@
 
 use super::image::{Copies, Image};
 use super::memory::Memory;
-use super::{Generation, Listing, Module, UnwindTables};
+use super::{Generation, Listing, Module, UnwindTables, debug_frame};
 use core::ffi::{CStr, c_int, c_void};
 use core::ops::Range;
 use core::sync::atomic::AtomicBool;
@@ -84,6 +84,8 @@ struct Draft {
     is_main_executable: bool,
     base: usize,
     unwind: UnwindTables,
+    /// Program headers, if this is the program itself.
+    headers: Vec<u8>,
     known: Option<&'static Module>,
 }
 
@@ -133,8 +135,8 @@ pub(super) fn list(before: &[&'static Module]) -> Option<Listing> {
 }
 
 impl Draft {
-    /// Makes a module of the segment. Makes no file system access: on a file system that does not answer it would block
-    /// for ever.
+    /// Makes a module of the segment. Accesses no file except the one that is being executed: on a file system that does
+    /// not answer it would block for ever.
     fn keep(self, files: &MappedFiles) -> &'static Module {
         let mapped = files.at(self.start);
         let path = if self.is_main_executable {
@@ -155,7 +157,10 @@ impl Draft {
             build_id: self.build_id,
             is_main_executable: self.is_main_executable,
             base: self.base,
-            unwind: self.unwind,
+            unwind: match self.is_main_executable {
+                true => UnwindTables { debug_frame: debug_frame::of_program(&self.headers), ..self.unwind },
+                false => self.unwind,
+            },
             loader_name: self.name,
             loaded: AtomicBool::new(true),
             is_foreign: false,
@@ -338,6 +343,7 @@ unsafe extern "C" fn each(info: *mut libc::dl_phdr_info, _size: usize, data: *mu
             is_main_executable,
             base,
             unwind,
+            headers: if is_main_executable { image.header_bytes.clone() } else { Vec::new() },
             known,
         });
     }
@@ -357,6 +363,7 @@ impl Draft {
             is_main_executable: known.is_main_executable,
             base: known.base,
             unwind: known.unwind,
+            headers: Vec::new(),
             known: Some(known),
         }
     }

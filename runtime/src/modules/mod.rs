@@ -85,7 +85,9 @@ pub(crate) struct UnwindTables {
     pub(crate) header: (&'static [u8], usize),
     /// `.eh_frame` and its run-time address.
     pub(crate) frames: (&'static [u8], usize),
-    /// Whether the bytes are our own copy, and not the module's, which are unmapped when it is unloaded.
+    /// `.debug_frame`, of the program alone. Its addresses are those of the file's own numbering.
+    pub(crate) debug_frame: &'static [u8],
+    /// Whether the other bytes are our own copy, and not the module's, which are unmapped when it is unloaded.
     is_copy: bool,
 }
 
@@ -352,6 +354,8 @@ fn perhaps_reloaded(
     bases.split_off(bases.len().saturating_sub(most)).into_iter().collect()
 }
 
+#[cfg(rtprof_supported)]
+mod debug_frame;
 #[cfg(rtprof_supported)]
 mod image;
 #[cfg(rtprof_supported)]

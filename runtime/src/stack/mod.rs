@@ -33,6 +33,8 @@ pub mod spare;
 mod stripes;
 pub mod table;
 mod unwind;
+#[cfg(rtprof_supported)]
+mod unwinders;
 
 use core::ops::Deref;
 

@@ -1,11 +1,11 @@
-//! The walk by unwind tables (`.eh_frame`), through framehop: on x86-64 about 4 ns a frame that was seen before, right
+//! The walk by unwind tables, through framehop: on x86-64 about 4 ns a frame that was seen before, right
 //! in code without frame pointers too.
 //!
-//! The data of walks lives here: framehop's unwinder (the set of modules), replaced as a whole when modules are loaded
+//! The data of walks lives here: framehop's unwinders (the set of modules), replaced as a whole when modules are loaded
 //! or unloaded, and a set of caches made at start:
 //!
 //! ```text
-//!   KNOWN ─────► unwinder of the modules known now      (the old one is freed when no walk uses it)
+//!   KNOWN ─────► unwinders of the modules known now     (the old ones are freed when no walk uses them)
 //!   stripes ───► [ lock | rules ] [ lock | rules ] …  [ lock | framehop's caches ] …          see `stripes`
 //! ```
 #![cfg_attr(not(rtprof_supported), allow(unused_variables))]
@@ -29,18 +29,14 @@ mod imp {
     use super::super::rule::{self, Frame, Read, Rule, Unwound};
     use super::super::spare;
     use super::super::stripes::{self, Cache, Taken};
+    use super::super::unwinders::Unwinders;
     use super::*;
     use core::sync::atomic::{AtomicPtr, Ordering};
-    use framehop::{
-        ExplicitModuleSectionInfo, FrameAddress, MustNotAllocateDuringUnwind, UnwindRegsNative, Unwinder,
-        UnwinderNative,
-    };
-
-    type Native = UnwinderNative<&'static [u8], MustNotAllocateDuringUnwind>;
+    use framehop::{FrameAddress, UnwindRegsNative, Unwinder};
 
     /// The modules as walks know them.
     struct Known {
-        unwinder: Native,
+        unwinders: Unwinders,
         /// The number of sets of modules up to this one.
         generation: u64,
     }
@@ -49,42 +45,12 @@ mod imp {
 
     /// Makes walks use these modules. Must not be called in a hook.
     pub(crate) fn install(modules: &[&'static Module]) {
-        let mut unwinder = Native::new();
-        // It keeps them in order, in a vector: those with lower addresses are not to be inserted before the others.
-        let mut modules: Vec<_> = modules.iter().filter(|module| module.is_loaded()).collect();
-        modules.sort_by_key(|module| module.start);
-        for module in modules {
-            let (header, header_at) = module.unwind.header;
-            let (frames, frames_at) = module.unwind.frames;
-            if frames.is_empty() {
-                continue;
-            }
-            // framehop wants addresses in the module's own numbering beside the bytes in memory. The file's numbering
-            // could begin anywhere; this one begins at 0.
-            let svma = |at: usize, len: usize| {
-                let start = at.wrapping_sub(module.base) as u64;
-                Some(start..start.wrapping_add(len as u64))
-            };
-            unwinder.add_module(framehop::Module::new(
-                module.path.clone(),
-                module.start as u64..module.limit as u64,
-                module.base as u64,
-                ExplicitModuleSectionInfo {
-                    base_svma: 0,
-                    text_svma: svma(module.start, module.limit - module.start),
-                    eh_frame_hdr_svma: svma(header_at, header.len()),
-                    eh_frame_hdr: Some(header),
-                    eh_frame_svma: svma(frames_at, frames.len()),
-                    eh_frame: Some(frames),
-                    ..Default::default()
-                },
-            ));
-        }
+        let unwinders = Unwinders::new(modules);
         // Called by one thread at a time, which holds the lock of the modules.
         // SAFETY: only this function frees the unwinder that it has replaced.
         let before = unsafe { KNOWN.load(Ordering::Acquire).as_ref() };
         let generation = before.map_or(0, |known| known.generation) + 1;
-        let old = KNOWN.swap(Box::into_raw(Box::new(Known { unwinder, generation })), Ordering::AcqRel);
+        let old = KNOWN.swap(Box::into_raw(Box::new(Known { unwinders, generation })), Ordering::AcqRel);
         if stripes::empty() && !old.is_null() {
             // SAFETY: no walk that began before the swap is still running, and later walks use the new unwinder.
             drop(unsafe { Box::from_raw(old) });
@@ -122,7 +88,7 @@ mod imp {
         // Loaded after the rules were taken: `install` relies on it.
         // SAFETY: an unwinder is freed only after it was replaced and all rules were found free.
         let known = unsafe { KNOWN.load(Ordering::Acquire).as_ref() }?;
-        let mut framehop = Framehop { unwinder: &known.unwinder, caches: None };
+        let mut framehop = Framehop { unwinders: &known.unwinders, caches: None };
         // Without the part below the stack pointer, which any code may overwrite.
         let mut stack = Bounds { low: registers.sp, ..stack };
         let rules = taken.of(known.generation);
@@ -159,21 +125,26 @@ mod imp {
                 // SAFETY: `Rule::apply` reads only aligned words within the used part of this thread's stack.
                 caller = rule.apply(frame, stack, |at| unsafe { word(at) });
             }
-            // The caller of the outermost frame cannot be found: most stacks end in this way.
-            let Some((next, return_address)) = caller else { break };
+            let Some((next, return_address)) = caller else {
+                // Most stacks end in this way: the tables say that the first function of a thread has no caller.
+                if rule == Rule::END {
+                    return Some(depth);
+                }
+                break;
+            };
             if return_address == 0 {
                 break;
             }
             frames[depth] = plain_address(return_address);
             depth += 1;
             if frames[depth - 1] == end {
-                break;
+                return Some(depth);
             }
             frame = next;
             address = return_address as u64 - 1;
             place = rules.find_after(place, address, || framehop.learn(at(address, depth), registers))?;
         }
-        Some(depth)
+        Some(known.unwinders.without_invented(registers.ip, &frames[..depth]))
     }
 
     /// Walks from `registers` to the frame whose stack pointer is `sp`, and returns its instruction pointer: `Some(None)` if there
@@ -189,7 +160,7 @@ mod imp {
         // As in `walk_within`.
         // SAFETY: an unwinder is freed only after it was replaced and all rules were found free.
         let known = unsafe { KNOWN.load(Ordering::Acquire).as_ref() }?;
-        let mut framehop = Framehop { unwinder: &known.unwinder, caches: None };
+        let mut framehop = Framehop { unwinders: &known.unwinders, caches: None };
         let mut stack = Bounds { low: registers.sp, ..stack };
         let mut frame = Frame { sp: registers.sp, fp: registers.fp };
         let mut at = FrameAddress::from_instruction_pointer(registers.ip as u64);
@@ -246,7 +217,7 @@ mod imp {
 
     /// framehop's knowledge of the modules. Its caches are taken when a walk needs them.
     struct Framehop<'a> {
-        unwinder: &'a Native,
+        unwinders: &'a Unwinders,
         caches: Option<Taken<Box<[Cache]>>>,
     }
 
@@ -266,7 +237,8 @@ mod imp {
             let caches = self.caches.as_deref_mut()?;
             let mut read = |address: u64| read(address);
             let cache = &mut caches[(at.address_for_lookup() >> 4) as usize % caches.len()];
-            let caller = match self.unwinder.unwind_frame(at, &mut registers, cache, &mut read) {
+            let unwinder = self.unwinders.of(at.address_for_lookup());
+            let caller = match unwinder.unwind_frame(at, &mut registers, cache, &mut read) {
                 Ok(Some(caller)) => caller,
                 Ok(None) => return Some(Ok(None)),
                 Err(_) => return Some(Err(())),
