@@ -7,6 +7,9 @@ pub(super) use rtprof_runtime::errno::{get as errno, set as set_errno};
 
 /// Makes a system call, and returns what the kernel returns: from -4095 to -1 it is a negated error number.
 ///
+/// A thread in the kernel is found at the next instruction. The `nop` sees to it that this is one of this function, by whose
+/// name a profile knows the kernel's time; the compiler would place an instruction of the caller there.
+///
 /// # Safety
 /// As the system call.
 #[inline(always)]
@@ -18,6 +21,7 @@ pub(super) unsafe fn system_call(number: c_long, arguments: [usize; 6]) -> isize
     unsafe {
         asm!(
             "syscall",
+            "nop",
             inlateout("rax") number as isize => result,
             in("rdi") a, in("rsi") b, in("rdx") c, in("r10") d, in("r8") e, in("r9") f,
             lateout("rcx") _, lateout("r11") _,
@@ -29,6 +33,7 @@ pub(super) unsafe fn system_call(number: c_long, arguments: [usize; 6]) -> isize
     unsafe {
         asm!(
             "svc 0",
+            "nop",
             in("x8") number,
             inlateout("x0") a => result,
             in("x1") b, in("x2") c, in("x3") d, in("x4") e, in("x5") f,

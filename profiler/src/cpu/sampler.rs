@@ -6,6 +6,7 @@
 //!   thread:    a period of its time is over ──► signal ──► handler ──► Samples
 //! ```
 
+mod account;
 mod attach;
 pub(super) mod cpu_time;
 mod event;

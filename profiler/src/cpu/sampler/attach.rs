@@ -10,10 +10,11 @@ use std::time::Instant;
 
 use rtprof_runtime::random;
 
+use super::account::Start;
 use super::cpu_time;
 use super::event::value_of;
-use super::perf::PerfEvent;
-use super::thread::{CpuThread, Start};
+use super::perf::{self, PerfEvent};
+use super::thread::CpuThread;
 use super::timer::Timer;
 
 /// The way in which threads are signalled.
@@ -59,8 +60,8 @@ impl Attacher {
     ///
     /// A program that repeats the same work in each period would be found in the same place each time. So signals come
     /// slightly more often, by a part that is not a simple fraction: they go through all phases of this repetition in
-    /// 34 periods. The weight of a sample is read from the clock (see [`super::thread`]), so totals do not change; one
-    /// signal in 34 comes before half a period is over, and its weight is zero.
+    /// 34 periods. The weight of a sample is read from the clock (see [`super::account`]), so totals do not change; one
+    /// signal in 34 finds no completed period, and its weight is zero.
     pub(super) fn interval(&self) -> u64 {
         (u128::from(self.period) * 9_705 / 10_000) as u64
     }
@@ -92,7 +93,7 @@ impl Attacher {
             Since::Now => 0,
         };
         let slot = CpuThread::begin(id, Start { now, first, before }, self.period)?;
-        self.arm_unless_blocked(slot, id, blocked, first);
+        self.arm_unless_blocked(slot, (id, blocked), now, first);
         slot.set_ready();
         Some(slot)
     }
@@ -102,27 +103,40 @@ impl Attacher {
     pub(super) fn arm_silent(&self, slot: &CpuThread, blocked: u64) {
         let id = slot.id();
         if let Some(now) = cpu_time::of_thread(id) {
-            self.arm_unless_blocked(slot, id, blocked, slot.until_due(now, self.period));
+            self.arm_unless_blocked(slot, (id, blocked), now, slot.account.until_due(now, self.period));
         }
     }
 
-    fn arm_unless_blocked(&self, slot: &CpuThread, id: u32, blocked: u64, first: u64) {
+    /// Arms thread `id` at `now`, to be signalled after `first`, unless it blocks our signal.
+    fn arm_unless_blocked(&self, slot: &CpuThread, (id, blocked): (u32, u64), now: u64, first: u64) {
         let signal = self.signal.load(Ordering::Acquire);
         slot.set_refused(false);
         if signal == 0 || blocked >> (signal - 1) & 1 != 0 {
             return;
         }
+        let point = random::below(self.period);
+        slot.account.arm(now, first.max(perf::SHORTEST), point, self.period);
+        if !self.arm(slot, id, signal, first) {
+            slot.account.disarm(point, self.period);
+            slot.set_refused(true);
+        }
+    }
+
+    /// Gives the slot an event, or a timer if there is no event. Returns false if there is neither.
+    fn arm(&self, slot: &CpuThread, id: u32, signal: i32, first: u64) -> bool {
         if let Way::Perf { user_only } = self.way {
             let is_free = self.open.fetch_add(1, Ordering::Relaxed) < self.most;
             if is_free && Self::arm_event(slot, id, signal, first, user_only).is_ok() {
-                return;
+                return true;
             }
             self.open.fetch_sub(1, Ordering::Relaxed);
         }
-        let timer = Timer::start(id, signal, value_of(slot.number()), first, self.interval());
-        slot.set_refused(timer.is_err());
-        if let Ok(timer) = timer {
-            slot.set_timer(timer);
+        match Timer::start(id, signal, value_of(slot.number()), first, self.interval()) {
+            Ok(timer) => {
+                slot.set_timer(timer);
+                true
+            }
+            Err(_) => false,
         }
     }
 

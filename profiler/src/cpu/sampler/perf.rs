@@ -62,7 +62,7 @@ struct Owner {
     id: libc::pid_t,
 }
 
-/// The shortest period that the kernel allows.
+/// The shortest period that the kernel allows, in nanoseconds.
 pub(super) const SHORTEST: u64 = 10_000;
 
 /// An event of one thread. Closed when dropped, unless the program has closed it.

@@ -1,33 +1,13 @@
 //! The data that the handler needs about its thread, in a slot that it finds without a lock.
-//!
-//! # The weight of a sample
-//!
-//! A signal says that a period of the thread's processor time is over, but not that it is the first since the last
-//! sample: the kernel keeps one pending signal of a kind, however many were due while the thread was deep in a system
-//! call or blocked signals, and checks timers only at its ticks. So the handler reads the clock and charges its stack
-//! with all completed periods:
-//!
-//! ```text
-//!   charged ──── period ────┼──── period ────┼── …        samples = round((now - charged) / period)
-//!                                          now            charged += samples · period
-//! ```
-//!
-//! The quotient is rounded because a timer may fire a moment early. Over a thread's life the sum is its time in
-//! periods, to within one.
-//!
-//! The first period of a thread is cut to a random part, and `charged` begins earlier by the rest: a thread that uses
-//! less than a period in all has a sample with the probability of its part, and a thousand of these threads together
-//! have the right number. Go: the random first expiry of `setThreadCPUProfiler`. A thread that was found some
-//! milliseconds after its birth has used time by then, which is included in its first sample: in whole periods, rounded
-//! at random.
 
 use core::cell::Cell;
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use rtprof_runtime::kernel_thread;
 use rtprof_runtime::kernel_thread::thread_id as kernel_thread_id;
 use rtprof_runtime::slots::{Slot, SlotIndex, SlotTable};
 
+use super::account::{Account, Start};
 use super::attach::Attacher;
 use super::event::Cause;
 use super::looks::Looks;
@@ -36,17 +16,6 @@ use super::perf::PerfEvent;
 use super::rest::Rest;
 use super::timer::Timer;
 use super::{cpu_time, perf, timer};
-
-/// The time from which a thread is sampled.
-#[derive(Clone, Copy)]
-pub(super) struct Start {
-    /// Nanoseconds that it has used so far.
-    pub(super) now: u64,
-    /// Nanoseconds until it is signalled for the first time.
-    pub(super) first: u64,
-    /// The additional weight of its first sample, in periods.
-    pub(super) before: u64,
-}
 
 /// The event or timer that signals a thread, until it is dropped.
 pub(super) enum Armed {
@@ -82,8 +51,7 @@ pub(super) struct CpuThread {
     event: AtomicU64,
     /// The kernel's number of its timer plus one; 0 for none.
     timer: AtomicI32,
-    /// Nanoseconds of processor time up to which samples were counted.
-    charged: AtomicI64,
+    pub(super) account: Account,
     rest: Rest,
     looks: Looks,
     /// Whether its event must still be set to the period.
@@ -124,8 +92,7 @@ impl CpuThread {
     /// the thread has a slot already, or there is no memory. Called by that thread and by the collector.
     pub(super) fn begin(id: u32, start: Start, period: u64) -> Option<&'static Self> {
         let slot = SLOTS.take()?;
-        let Start { now, first, before } = start;
-        slot.charged.store((now + first) as i64 - ((1 + before) * period) as i64, Ordering::Relaxed);
+        slot.account.open(start, period);
         slot.rest.clear();
         slot.looks.clear();
         slot.is_first.store(false, Ordering::Relaxed);
@@ -212,7 +179,7 @@ impl CpuThread {
     /// threads. Returns whether a signal is on its way. Called by the collector.
     pub(super) fn hurry(&self, attacher: &Attacher) -> bool {
         let id = self.id();
-        if cpu_time::of_thread(id).is_none_or(|now| self.missed(now, attacher.period()) <= 1) {
+        if cpu_time::of_thread(id).is_none_or(|now| self.account.missed(now, attacher.period()) <= 1) {
             return false;
         }
         // A waiting thread is left alone: the signal would interrupt its call.
@@ -233,7 +200,7 @@ impl CpuThread {
     /// collector, at each look.
     pub(super) fn runs_without_samples(&self) -> bool {
         let now = cpu_time::of_thread(self.id());
-        now.is_some_and(|now| self.looks.are_without_samples(now, self.charged.load(Ordering::Relaxed)))
+        now.is_some_and(|now| self.looks.are_without_samples(now, self.account.charged()))
     }
 
     /// Returns whether nothing signals the thread. Called by the collector.
@@ -289,24 +256,15 @@ impl CpuThread {
     /// Charges and returns the periods completed since the last sample; 0 if none is, or if the thread must run on
     /// undisturbed. Called in the handler, for `cause`.
     pub(super) fn charge(&self, cause: Cause, attacher: &Attacher) -> u64 {
+        let (now, period) = (cpu_time::own(), attacher.period());
         if let Cause::Event(fd) = cause
             && self.is_first.swap(false, Ordering::Relaxed)
         {
             perf::go_on(fd, self.event.load(Ordering::Relaxed), attacher.interval());
+            now.into_iter().for_each(|now| self.account.complete_first(now, period));
         }
-        let period = attacher.period();
-        let Some(now) = cpu_time::own() else { return 1 };
-        if !self.rest.begin_work(now) {
-            return 0;
-        }
-        let charged = self.charged.load(Ordering::Relaxed);
-        let due = periods(now as i64 - charged, period);
-        let (order, then) = (Ordering::Relaxed, charged + (due * period) as i64);
-        match self.charged.compare_exchange(charged, then, order, order) {
-            Ok(_) => due,
-            // The collector, which ends the thread's sampling, has counted them.
-            Err(_) => 0,
-        }
+        let Some(now) = now else { return 1 };
+        if self.rest.begin_work(now) { self.account.charge(now, period) } else { 0 }
     }
 
     /// Notes that the handler has finished the sample.
@@ -315,43 +273,6 @@ impl CpuThread {
             self.rest.end_work(now);
         }
     }
-
-    /// Returns the whole periods that the thread has used since its last sample; `now` is its total in nanoseconds.
-    pub(super) fn missed(&self, now: u64, period: u64) -> u64 {
-        whole_periods(now as i64 - self.charged.load(Ordering::Relaxed), period)
-    }
-
-    /// Returns the nanoseconds until the thread's next period is over; `now` is its total.
-    pub(super) fn until_due(&self, now: u64, period: u64) -> u64 {
-        let used = (now as i64 - self.charged.load(Ordering::Relaxed)).max(0) as u64;
-        period - used % period
-    }
-
-    /// Charges the periods that have no sample, if they are `least` or more, so that the caller counts them instead of
-    /// the handler. Returns their number, or 0. `now` is the thread's total. Called by the thread itself and by the
-    /// collector.
-    pub(super) fn settle(&self, now: u64, period: u64, least: u64) -> u64 {
-        let charged = self.charged.load(Ordering::Relaxed);
-        let missed = whole_periods(now as i64 - charged, period);
-        let settled = charged + (missed * period) as i64;
-        let order = Ordering::Relaxed;
-        // If this fails, a handler or another caller has counted them.
-        if missed >= least && self.charged.compare_exchange(charged, settled, order, order).is_ok() {
-            missed
-        } else {
-            0
-        }
-    }
-}
-
-/// Returns the number of whole periods in a span of processor time.
-fn whole_periods(nanos: i64, period: u64) -> u64 {
-    nanos.max(0) as u64 / period
-}
-
-/// Returns the number of periods in a span of processor time, rounded to the nearest.
-fn periods(nanos: i64, period: u64) -> u64 {
-    (nanos.max(0) as u64 + period / 2) / period
 }
 
 /// Clears all slots in a forked child: the threads belong to its parent.

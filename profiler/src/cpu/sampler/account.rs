@@ -1,0 +1,220 @@
+//! The processor time of a thread for which samples were counted.
+//!
+//! # The weight of a sample
+//!
+//! A signal says that a period of the thread's processor time is over, but not that it is the first since the last
+//! sample: the kernel keeps one pending signal of a kind, however many were due while the thread was deep in a system
+//! call or blocked signals, and checks timers only at its ticks. So the handler reads the clock and charges its stack
+//! with all completed periods:
+//!
+//! ```text
+//!   charged ──── period ────┼──── period ────┼── …        samples = round((now - charged) / period)
+//!                                          now            charged += samples · period
+//! ```
+//!
+//! Over a thread's life the sum is its time in periods, to within one.
+//!
+//! # Sums over many threads
+//!
+//! A service has a hundred threads that use a few periods each, so a profile of a few seconds must be right in the sum,
+//! which needs each thread to be right on average. Three things see to that.
+//!
+//! *The first period is cut to a random part*, and `charged` begins earlier by the rest: a thread that uses less than a
+//! period in all has a sample with the probability of its part, and a thousand of these threads together have the right
+//! number. Go: the random first expiry of `setThreadCPUProfiler`. A thread that was found some milliseconds after its
+//! birth has used time by then, which is included in its first sample: in whole periods, rounded at random.
+//!
+//! *The quotient is rounded at a random point*, the same for all samples of a thread. An event's clock runs only while the
+//! thread does, but not during the switch to it, which is the thread's processor time too: 1 to 2 µs of each turn, a fifth
+//! of the time of a thread that runs for 10 µs at a time. So signals come late, by a part `e` of their interval, and the
+//! quotient is 1.2 again and again. Rounded to the nearest it would be 1 until the thread is half a period behind.
+//! Rounded up with the probability of its fraction it is right on average after each sample.
+//!
+//! *The first sample counts for as much as those that follow*. Its random part of a period became longer by `e`, and so
+//! would the rest of that period have become. Its weight includes that: otherwise a thread would lack `e / 2` of a sample.
+
+use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicI64, AtomicU64};
+
+/// The time from which a thread is sampled.
+#[derive(Clone, Copy)]
+pub(super) struct Start {
+    /// Nanoseconds that it has used so far.
+    pub(super) now: u64,
+    /// Nanoseconds until it is signalled for the first time.
+    pub(super) first: u64,
+    /// The additional weight of its first sample, in periods.
+    pub(super) before: u64,
+}
+
+/// Times are in nanoseconds of the thread's processor time; `now` is its total, and `period` one period.
+#[derive(Default)]
+pub(super) struct Account {
+    /// The time up to which samples were counted. While the thread is signalled, the point at which quotients are rounded
+    /// is included.
+    charged: AtomicI64,
+    /// When the thread's event or timer was set.
+    armed: AtomicU64,
+    /// The time from then on until the first signal.
+    first: AtomicU64,
+}
+
+impl Account {
+    /// Resets this for another thread, which is not signalled yet.
+    pub(super) fn open(&self, start: Start, period: u64) {
+        let Start { now, first, before } = start;
+        self.charged.store((now + first) as i64 - ((1 + before) * period) as i64, Relaxed);
+    }
+
+    /// Notes that the thread will be signalled for the first time after `first`, and that quotients are rounded up from
+    /// `point` of a period on, a random number below `period`. Called before the event or timer is set.
+    pub(super) fn arm(&self, now: u64, first: u64, point: u64, period: u64) {
+        self.armed.store(now, Relaxed);
+        self.first.store(first, Relaxed);
+        self.charged.fetch_add(point as i64 - (period / 2) as i64, Relaxed);
+    }
+
+    /// Takes back [`arm`](Self::arm) with this `point`, as the thread got neither event nor timer.
+    pub(super) fn disarm(&self, point: u64, period: u64) {
+        self.charged.fetch_sub(point as i64 - (period / 2) as i64, Relaxed);
+    }
+
+    /// Gives the first sample, which is due now, the weight of the samples that will follow. Called in the handler, for
+    /// an event.
+    pub(super) fn complete_first(&self, now: u64, period: u64) {
+        let first = self.first.load(Relaxed);
+        let late = now.saturating_sub(self.armed.load(Relaxed)).saturating_sub(first);
+        // A signal may also be late because the thread was deep in the kernel, which says nothing of other signals.
+        let part = (late as f64 / first.max(1) as f64).min(0.5);
+        self.charged.fetch_sub((period.saturating_sub(first) as f64 * part) as i64, Relaxed);
+    }
+
+    /// Charges and returns the periods completed since the last sample. Called in the handler.
+    pub(super) fn charge(&self, now: u64, period: u64) -> u64 {
+        let charged = self.charged();
+        let due = periods(now as i64 - charged, period);
+        match self.charged.compare_exchange(charged, charged + (due * period) as i64, Relaxed, Relaxed) {
+            Ok(_) => due,
+            // The collector, which ends the thread's sampling, has counted them.
+            Err(_) => 0,
+        }
+    }
+
+    /// Returns the time up to which samples were counted.
+    pub(super) fn charged(&self) -> i64 {
+        self.charged.load(Relaxed)
+    }
+
+    /// Returns the whole periods that the thread has used since its last sample.
+    pub(super) fn missed(&self, now: u64, period: u64) -> u64 {
+        whole_periods(now as i64 - self.charged(), period)
+    }
+
+    /// Returns the time until the thread's next period is over.
+    pub(super) fn until_due(&self, now: u64, period: u64) -> u64 {
+        let used = (now as i64 - self.charged()).max(0) as u64;
+        period - used % period
+    }
+
+    /// Charges the periods that have no sample, if they are `least` or more, so that the caller counts them instead of
+    /// the handler. Returns their number, or 0. Called by the thread itself and by the collector.
+    pub(super) fn settle(&self, now: u64, period: u64, least: u64) -> u64 {
+        let charged = self.charged();
+        let missed = whole_periods(now as i64 - charged, period);
+        let settled = charged + (missed * period) as i64;
+        // If this fails, a handler or another caller has counted them.
+        if missed >= least && self.charged.compare_exchange(charged, settled, Relaxed, Relaxed).is_ok() {
+            missed
+        } else {
+            0
+        }
+    }
+}
+
+/// Returns the number of whole periods in a span of processor time.
+fn whole_periods(nanos: i64, period: u64) -> u64 {
+    nanos.max(0) as u64 / period
+}
+
+/// Returns the number of periods in a span of processor time, rounded to the nearest.
+fn periods(nanos: i64, period: u64) -> u64 {
+    (nanos.max(0) as u64 + period / 2) / period
+}
+
+#[cfg(test)]
+mod tests {
+    use rtprof_runtime::random;
+
+    use super::*;
+
+    const PERIOD: u64 = 1_000_000;
+
+    fn opened(now: u64, first: u64, before: u64) -> Account {
+        let account = Account::default();
+        account.open(Start { now, first, before }, 1000);
+        account
+    }
+
+    #[test]
+    fn a_moment_early_or_late_is_on_time() {
+        let periods = |nanos| periods(nanos, 1000);
+        assert_eq!([990, 1010, 1490, 1510, 4000].map(periods), [1, 1, 1, 2, 4]);
+        assert_eq!([-5, 0, 400].map(periods), [0, 0, 0]);
+    }
+
+    #[test]
+    fn the_first_period_is_a_part_and_counts_as_one() {
+        let account = opened(5_000, 300, 0);
+        assert_eq!(account.charged(), 4_300, "so that it is over at 5300");
+        assert_eq!([5_299, 5_300, 6_299, 6_300].map(|now| account.missed(now, 1000)), [0, 1, 1, 2]);
+        assert_eq!([5_299, 5_300, 6_200].map(|now| account.until_due(now, 1000)), [1, 1000, 100]);
+        let settle = |(now, least)| account.settle(now, 1000, least);
+        assert_eq!([(6_299, 2), (6_300, 2), (6_300, 2), (7_299, 1), (7_300, 1)].map(settle), [0, 2, 0, 0, 1]);
+        assert_eq!((account.charged(), account.missed(0, 1000)), (7_300, 0));
+        let account = opened(5_000, 300, 5);
+        assert_eq!(account.missed(5_300, 1000), 6, "those before it was found are the first sample's");
+    }
+
+    #[test]
+    fn a_thread_without_event_and_timer_is_rounded_down() {
+        let account = opened(5_000, 300, 0);
+        account.arm(5_000, 300, 900, 1000);
+        assert_eq!(account.missed(5_300, 1000), 0);
+        account.disarm(900, 1000);
+        assert_eq!([5_299, 5_300].map(|now| account.missed(now, 1000)), [0, 1]);
+    }
+
+    /// Returns the samples of a thread that uses `used` periods, while its event's clock runs slower by a part `late`.
+    fn samples(used: f64, late: f64) -> u64 {
+        let (account, first) = (Account::default(), 1 + random::below(PERIOD));
+        account.open(Start { now: 0, first, before: 0 }, PERIOD);
+        account.arm(0, first, random::below(PERIOD), PERIOD);
+        let interval = 0.9705 * PERIOD as f64;
+        let signals = (0..).map(|signal| (first as f64 + f64::from(signal) * interval) * (1.0 + late));
+        let signals = signals.take_while(|now| *now <= used * PERIOD as f64);
+        let counted = signals.enumerate().map(|(signal, now)| {
+            if signal == 0 {
+                account.complete_first(now as u64, PERIOD);
+            }
+            account.charge(now as u64, PERIOD)
+        });
+        counted.sum::<u64>() + account.settle((used * PERIOD as f64) as u64, PERIOD, 2)
+    }
+
+    /// As of threads that run for some microseconds at a time, and wait for each other.
+    #[test]
+    fn threads_whose_signals_are_late_have_the_right_sum() {
+        random::reseed(75);
+        const THREADS: u32 = 40_000;
+        for late in [0.0, 0.05, 0.2, 0.4] {
+            for used in [0.1, 0.5, 1.0, 1.5, 3.3, 10.0, 30.0] {
+                let sum: u64 = (0..THREADS).map(|_| samples(used, late)).sum();
+                let mean = sum as f64 / f64::from(THREADS);
+                // One thread differs by less than one, and 0.02 is the first period, which is not shortened as all
+                // others are.
+                let tolerance = 0.022 + 4.0 / f64::from(THREADS).sqrt();
+                assert!((mean - used).abs() < tolerance, "{mean} samples of {used}, late by {late}");
+            }
+        }
+    }
+}
