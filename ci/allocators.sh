@@ -11,5 +11,5 @@ for inner in "$@"; do
     test=(cargo test --profile release-tests --no-default-features --no-fail-fast)
     inner="rtprof-test-support/$inner"
     "${test[@]}" --features "pprof,$inner" --test profilers --test truth --test hostile_locks_memory --test hostile_reentry
-    "${test[@]}" --features "pprof,interpose,$inner" --test unmodified -- c_kinds:: c_locks:: hostile:: locks:: threads:: traces::
+    "${test[@]}" --features "pprof,interpose,$inner" --test unmodified -- c_kinds:: c_locks:: hostile:: locks:: threads:: traces:: whose_frames::a_cpu
 done

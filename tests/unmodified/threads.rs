@@ -1,5 +1,6 @@
 //! Threads of std: their creators, their names, and their waits.
 
+use std::fs::File;
 use std::hint::black_box;
 use std::sync::mpsc;
 use std::thread::{Builder, sleep, spawn};
@@ -8,6 +9,8 @@ use std::time::Duration;
 use rtprof::pprof;
 use test_support::child;
 use test_support::contention::{NONE, Seen, record_everything};
+use test_support::folder;
+use test_support::processor::burn;
 use test_support::profile::Profile;
 use test_support::until;
 
@@ -130,5 +133,29 @@ fn both_kinds_of_locks_count_a_wait_once() {
             joins.thread.join().unwrap();
         });
         assert_eq!(Seen::unmodified().blocked("waits").count, 3);
+    });
+}
+
+#[inline(never)]
+fn short_lived() -> Duration {
+    burn(Duration::from_millis(2))
+}
+
+/// Threads that end before a look at the list of threads would find them are sampled from their first instruction.
+#[test]
+fn short_threads_have_samples() {
+    child::isolated("short_threads_have_samples", || {
+        let path = folder::tmp().join("short-threads.pb.gz");
+        let file = File::create(&path).expect("there is room");
+        let options =
+            pprof::CpuProfileOptions { hz: 1_000, source: pprof::CpuSource::Perf, ..Default::default() };
+        pprof::start_cpu_profile_with(file, options).expect("no other goes on");
+        let threads = (0..400).map(|_| spawn(short_lived).join().expect("it only works"));
+        let used = threads.sum::<Duration>().as_millis() as i64;
+        pprof::stop_cpu_profile().expect("it stops");
+        let profile = Profile::read(&std::fs::read(&path).expect("it was written"));
+        let [found, missed] =
+            ["short_lived", "cpu_time_not_sampled"].map(|function| profile.totals_of(function)[0]);
+        assert!(found * 10 >= used * 8 && missed * 10 <= used, "{found} of {used}, {missed} not sampled");
     });
 }

@@ -10,6 +10,7 @@ mod account;
 mod attach;
 pub(super) mod cpu_time;
 mod event;
+mod gaps;
 mod looks;
 mod noted_name;
 mod perf;

@@ -32,9 +32,12 @@
 //!
 //! *The first sample counts for as much as those that follow*. Its random part of a period became longer by `e`, and so
 //! would the rest of that period have become. Its weight includes that: otherwise a thread would lack `e / 2` of a sample.
+//! Signals of timers come late in another way, see [`gaps`](super::gaps).
 
 use core::sync::atomic::Ordering::Relaxed;
-use core::sync::atomic::{AtomicI64, AtomicU64};
+use core::sync::atomic::{AtomicI64, AtomicU32, AtomicU64};
+
+use super::gaps::Gaps;
 
 /// The time from which a thread is sampled.
 #[derive(Clone, Copy)]
@@ -57,13 +60,27 @@ pub(super) struct Account {
     armed: AtomicU64,
     /// The time from then on until the first signal.
     first: AtomicU64,
+    /// Of a thread with a timer: the time of its last signal, 0 before the first; the gaps of it that were added; and the time
+    /// that it was granted because gaps differ.
+    last: AtomicU64,
+    gaps: AtomicU32,
+    granted: AtomicI64,
 }
+
+/// The number of gaps that are added of each thread, so that many threads with few signals count beside a busy one.
+const GAPS: u32 = 8;
+
+/// Nanoseconds between the kernel's ticks where they are the longest.
+const LONGEST_TICK: u64 = 10_000_000;
 
 impl Account {
     /// Resets this for another thread, which is not signalled yet.
     pub(super) fn open(&self, start: Start, period: u64) {
         let Start { now, first, before } = start;
         self.charged.store((now + first) as i64 - ((1 + before) * period) as i64, Relaxed);
+        self.last.store(0, Relaxed);
+        self.gaps.store(0, Relaxed);
+        self.granted.store(0, Relaxed);
     }
 
     /// Notes that the thread will be signalled for the first time after `first`, and that quotients are rounded up from
@@ -87,6 +104,22 @@ impl Account {
         // A signal may also be late because the thread was deep in the kernel, which says nothing of other signals.
         let part = (late as f64 / first.max(1) as f64).min(0.5);
         self.charged.fetch_sub((period.saturating_sub(first) as f64 * part) as i64, Relaxed);
+    }
+
+    /// Grants the thread the time that signals at unequal intervals leave over at the end. Called in the handler, for a
+    /// timer.
+    pub(super) fn grant(&self, now: u64, period: u64, gaps: &Gaps) {
+        let longest = 16 * period.max(LONGEST_TICK);
+        let gap = now.saturating_sub(self.last.swap(now, Relaxed));
+        // Before the first signal there is none, and a longer one says that the thread has blocked the signal.
+        if gap < now && gap < longest && self.gaps.load(Relaxed) < GAPS {
+            self.gaps.fetch_add(1, Relaxed);
+            gaps.add(gap);
+        }
+        if let Some(age) = gaps.mean_age() {
+            let more = (age.min(longest / 8) as i64 - (period / 2) as i64).max(0);
+            self.charged.fetch_sub(more - self.granted.swap(more, Relaxed), Relaxed);
+        }
     }
 
     /// Charges and returns the periods completed since the last sample. Called in the handler.
@@ -116,9 +149,19 @@ impl Account {
         period - used % period
     }
 
-    /// Charges the periods that have no sample, if they are `least` or more, so that the caller counts them instead of
-    /// the handler. Returns their number, or 0. Called by the thread itself and by the collector.
-    pub(super) fn settle(&self, now: u64, period: u64, least: u64) -> u64 {
+    /// Charges all whole periods that have no sample, so that the caller counts them instead of the handler, and returns
+    /// their number. Called for a thread that nothing signals.
+    pub(super) fn settle(&self, now: u64, period: u64) -> u64 {
+        self.settle_from(1, now, period)
+    }
+
+    /// As [`settle`](Self::settle), for a thread that is signalled: nothing, unless there are more than those whose signal may
+    /// be on its way, and those that were granted. Called by the thread itself and by the collector.
+    pub(super) fn settle_overdue(&self, now: u64, period: u64) -> u64 {
+        self.settle_from(2 + 6 * self.granted.load(Relaxed) as u64 / period, now, period)
+    }
+
+    fn settle_from(&self, least: u64, now: u64, period: u64) -> u64 {
         let charged = self.charged();
         let missed = whole_periods(now as i64 - charged, period);
         let settled = charged + (missed * period) as i64;
@@ -168,7 +211,7 @@ mod tests {
         assert_eq!(account.charged(), 4_300, "so that it is over at 5300");
         assert_eq!([5_299, 5_300, 6_299, 6_300].map(|now| account.missed(now, 1000)), [0, 1, 1, 2]);
         assert_eq!([5_299, 5_300, 6_200].map(|now| account.until_due(now, 1000)), [1, 1000, 100]);
-        let settle = |(now, least)| account.settle(now, 1000, least);
+        let settle = |(now, least)| account.settle_from(least, now, 1000);
         assert_eq!([(6_299, 2), (6_300, 2), (6_300, 2), (7_299, 1), (7_300, 1)].map(settle), [0, 2, 0, 0, 1]);
         assert_eq!((account.charged(), account.missed(0, 1000)), (7_300, 0));
         let account = opened(5_000, 300, 5);
@@ -198,7 +241,49 @@ mod tests {
             }
             account.charge(now as u64, PERIOD)
         });
-        counted.sum::<u64>() + account.settle((used * PERIOD as f64) as u64, PERIOD, 2)
+        counted.sum::<u64>() + account.settle_overdue((used * PERIOD as f64) as u64, PERIOD)
+    }
+
+    #[test]
+    fn a_thread_that_blocked_the_signal_grants_nothing_to_others() {
+        let (account, gaps) = (opened(0, 300, 0), Gaps::default());
+        for signal in 1..100 {
+            account.grant(signal * 1_000_000_000, 1000, &gaps);
+        }
+        assert_eq!((gaps.mean_age(), account.granted.load(Relaxed)), (None, 0));
+    }
+
+    /// Returns the samples of a thread that uses `used` periods, if its timer expires `late` periods late, on average: at a
+    /// tick of the kernel that finds it running.
+    fn samples_by_timer(used: f64, late: f64, gaps: &Gaps) -> u64 {
+        let (account, first) = (Account::default(), 1 + random::below(PERIOD));
+        account.open(Start { now: 0, first, before: 0 }, PERIOD);
+        account.arm(0, first, random::below(PERIOD), PERIOD);
+        let (interval, end) = (0.9705 * PERIOD as f64, used * PERIOD as f64);
+        let (mut due, mut counted) = (first as f64, 0);
+        loop {
+            let now = due - random::uniform().ln() * late * PERIOD as f64;
+            if now > end {
+                return counted;
+            }
+            account.grant(now as u64, PERIOD, gaps);
+            counted += account.charge(now as u64, PERIOD);
+            due += interval * ((now - due) / interval).floor() + interval;
+        }
+    }
+
+    #[test]
+    fn threads_whose_timers_are_late_have_the_right_sum() {
+        random::reseed(76);
+        const THREADS: u32 = 20_000;
+        for late in [0.0, 0.1, 0.4, 0.7] {
+            for used in [10.0, 30.0] {
+                let gaps = Gaps::default();
+                let sum: u64 = (0..THREADS).map(|_| samples_by_timer(used, late, &gaps)).sum();
+                let mean = sum as f64 / f64::from(THREADS);
+                assert!((mean - used).abs() < 0.1, "{mean} samples of {used}, late by {late}");
+            }
+        }
     }
 
     /// As of threads that run for some microseconds at a time, and wait for each other.

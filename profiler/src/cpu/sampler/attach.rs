@@ -13,6 +13,7 @@ use rtprof_runtime::random;
 use super::account::Start;
 use super::cpu_time;
 use super::event::value_of;
+use super::gaps::Gaps;
 use super::perf::{self, PerfEvent};
 use super::thread::CpuThread;
 use super::timer::Timer;
@@ -37,6 +38,8 @@ pub(super) struct Attacher {
     open: AtomicUsize,
     most: usize,
     started: Instant,
+    /// Between signals of timers.
+    pub(super) gaps: Gaps,
 }
 
 /// The time from which a thread is sampled.
@@ -49,7 +52,8 @@ pub(super) enum Since {
 impl Attacher {
     pub(super) fn new(way: Way, period: u64, signal: i32) -> Self {
         let (signal, open) = (AtomicI32::new(signal), AtomicUsize::new(0));
-        Self { way, period, signal, open, most: most_events(), started: Instant::now() }
+        let (started, gaps) = (Instant::now(), Gaps::default());
+        Self { way, period, signal, open, most: most_events(), started, gaps }
     }
 
     pub(super) fn period(&self) -> u64 {

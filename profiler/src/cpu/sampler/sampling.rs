@@ -69,7 +69,8 @@ impl Sampling {
         let Some(thread) = CpuThread::all().find(|thread| thread.id() == id && !thread.is_silent()) else {
             return;
         };
-        let missed = cpu_time::own().map_or(0, |now| thread.account.settle(now, self.attacher.period(), 2));
+        let missed =
+            cpu_time::own().map_or(0, |now| thread.account.settle_overdue(now, self.attacher.period()));
         if missed > 0 {
             self.samples.add(self.key(id), &[marker::frame(marker::cpu_time_not_sampled)], missed);
         }

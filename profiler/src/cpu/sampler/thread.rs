@@ -264,7 +264,13 @@ impl CpuThread {
             now.into_iter().for_each(|now| self.account.complete_first(now, period));
         }
         let Some(now) = now else { return 1 };
-        if self.rest.begin_work(now) { self.account.charge(now, period) } else { 0 }
+        if !self.rest.begin_work(now) {
+            return 0;
+        }
+        if let Cause::Timer(_) = cause {
+            self.account.grant(now, period, &attacher.gaps);
+        }
+        self.account.charge(now, period)
     }
 
     /// Notes that the handler has finished the sample.

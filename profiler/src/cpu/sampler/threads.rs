@@ -108,7 +108,7 @@ impl Threads {
         let is_young = |id: u32| young.iter().any(|(young, _)| *young == id);
         let silent = found.iter().filter(|(id, slot)| slot.is_silent() && !is_young(**id));
         let missed = silent.filter_map(|(&id, slot)| {
-            let missed = slot.account.settle(cpu_time::of_thread(id)?, attacher.period(), 1);
+            let missed = slot.account.settle(cpu_time::of_thread(id)?, attacher.period());
             (missed > 0).then_some((id, *slot, missed))
         });
         let missed: Vec<_> = missed.collect();
@@ -183,9 +183,11 @@ impl Threads {
         let mut is_counted = false;
         if let Some(now) = used {
             self.closing.extend(event);
-            // A sample that is due at this moment may be on its way.
-            let least = if is_silent { 1 } else { 2 };
-            let missed = slot.account.settle(now, attacher.period(), least);
+            let period = attacher.period();
+            let missed = match is_silent {
+                true => slot.account.settle(now, period),
+                false => slot.account.settle_overdue(now, period),
+            };
             is_counted = missed > 0;
             if is_counted {
                 self.count(id, samples, blocks || is_silent && !slot.is_refused(), missed);
