@@ -149,7 +149,7 @@ fn is_machinery(function: &str) -> bool {
             .any(|part| function.trim_start_matches('<').starts_with(part))
 }
 
-/// What the program waits for is where a stack of a trace begins, and what it began with is where it ends, in both formats.
+/// What the program waits for is where a stack of a trace begins, and what it began with is where it ends, in all formats.
 #[test]
 fn stacks_of_traces_have_no_machinery_at_their_ends() {
     child::isolated("stacks_of_traces_have_no_machinery_at_their_ends", || {
@@ -166,6 +166,15 @@ fn stacks_of_traces_have_no_machinery_at_their_ends() {
                 }
             }
             assert_eq!(wrong.first(), None, "and {} more", wrong.len());
+        }
+        let perfetto = trace.in_perfetto();
+        let waits = perfetto.events.iter().filter(|event| &*event.category == "wait");
+        assert_ne!(waits.filter(|wait| wait.stack.len() > 1).count(), 0);
+        for event in &perfetto.events {
+            if let [first, .., last] = &event.stack[..] {
+                let is_wrong = is_machinery(&first.function) || is_machinery(&last.function);
+                assert!(!is_wrong, "{event:#?}");
+            }
         }
         for kind in [
             EventType::GoCreate,
