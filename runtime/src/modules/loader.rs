@@ -22,6 +22,7 @@ use crate::own_files;
 static ASKING: ForkLock = ForkLock::new();
 /// Held while our own code may wait for the lock that the loader holds during constructors. Not `ASKING`: a constructor may
 /// read the list.
+#[cfg(not(target_feature = "crt-static"))]
 static FINDING: ForkLock = ForkLock::new();
 
 type Callback = unsafe extern "C" fn(*mut libc::dl_phdr_info, usize, *mut c_void) -> c_int;
