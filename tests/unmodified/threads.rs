@@ -149,13 +149,14 @@ fn short_threads_have_samples() {
         let file = File::create(&path).expect("there is room");
         let options =
             pprof::CpuProfileOptions { hz: 1_000, source: pprof::CpuSource::Perf, ..Default::default() };
-        pprof::start_cpu_profile_with(file, options).expect("no other goes on");
+        pprof::start_cpu_profile_with(file, options).expect("the kernel allows it");
         let threads = (0..400).map(|_| spawn(short_lived).join().expect("it only works"));
         let used = threads.sum::<Duration>().as_millis() as i64;
         pprof::stop_cpu_profile().expect("it stops");
         let profile = Profile::read(&std::fs::read(&path).expect("it was written"));
         let [found, missed] =
             ["short_lived", "cpu_time_not_sampled"].map(|function| profile.totals_of(function)[0]);
-        assert!(found * 10 >= used * 8 && missed * 10 <= used, "{found} of {used}, {missed} not sampled");
+        let is_right = found * 10 >= used * 8 && found * 10 <= used * 12 && missed * 10 <= used;
+        assert!(is_right, "{found} of {used}, {missed} not sampled");
     });
 }

@@ -264,6 +264,7 @@ impl SamplerThread {
 
     fn finish(&mut self) -> Option<CpuSamples> {
         let is_given_up = self.threads.has_lost_its_signal();
+        SAMPLING.with(|sampling| sampling.attacher.gaps.close());
         let begun = Instant::now();
         let hurry = |sampling: &Sampling| self.threads.hurry(&sampling.attacher);
         while !self.options.for_trace && SAMPLING.with(hurry)? && begun.elapsed() < HURRY {

@@ -5,9 +5,10 @@
 //! because that function keeps no frame pointer either. Where debug information is kept, the rules of such functions are
 //! in `.debug_frame`, which the loader does not map.
 //!
-//! Scheme: the section is read from the file once, when the program is first listed. Only the program's: its file is
-//! being executed, so the kernel can open it under any name and lets no process write to it. A library's file may be on
-//! a file system that does not answer, and whoever asks for a profile would wait for it.
+//! Scheme: the section is read from the file once, when the program's executable segment is first listed (linkers make one).
+//! Only the program's: the kernel opens its file under any name while it is executed. A library's file may be on a file system
+//! that does not answer, and the request for a profile would wait for it. The bytes are copied, so a file that changes
+//! gives wrong rules at worst.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -52,8 +53,10 @@ fn section(file: &File, program_headers: &[u8]) -> Option<Vec<u8>> {
         name.starts_with(b".debug_frame\0")
     };
     let found = sections.find(is_wanted)?;
+    const SHT_PROGBITS: u32 = 1;
     const SHF_COMPRESSED: u64 = 1 << 11;
-    if found.sh_flags & SHF_COMPRESSED != 0 || found.sh_size > MAX_LEN {
+    // In a file of debug information alone, other sections have no bytes.
+    if found.sh_type != SHT_PROGBITS || found.sh_flags & SHF_COMPRESSED != 0 || found.sh_size > MAX_LEN {
         return None;
     }
     read(found.sh_offset, found.sh_size as usize)

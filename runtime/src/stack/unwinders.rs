@@ -86,10 +86,14 @@ impl Unwinders {
             BaseAddresses::default().set_eh_frame_hdr(header_at as u64).set_eh_frame(frames_at as u64);
         let header = EhFrameHdr::new(header, LittleEndian).parse(&bases, 8);
         let Some(table) = header.as_ref().ok().and_then(|header| header.table()) else { return false };
-        let found = table.lookup(address as u64, &bases).and_then(|at| table.pointer_to_offset(at));
+        // gimli subtracts the section's start from what the table says, which may be any number.
+        let start = header.as_ref().ok().and_then(|header| header.eh_frame_ptr().direct().ok());
+        let entry = table.lookup(address as u64, &bases).ok().filter(|at| at.direct().ok() >= start);
+        let found = entry.and_then(|at| table.pointer_to_offset(at).ok());
         let section = EhFrame::new(frames, LittleEndian);
-        let function = found.and_then(|at| section.fde_from_offset(&bases, at, EhFrame::cie_from_offset));
-        let is_in_eh_frame = function.is_ok_and(|function| function.contains(address as u64));
+        let function =
+            found.and_then(|at| section.fde_from_offset(&bases, at, EhFrame::cie_from_offset).ok());
+        let is_in_eh_frame = function.is_some_and(|function| function.contains(address as u64));
         !is_in_eh_frame && core::ptr::eq(self.of(address as u64), &raw const self.by_eh_frame)
     }
 }

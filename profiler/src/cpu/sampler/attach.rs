@@ -148,6 +148,7 @@ impl Attacher {
         let event = PerfEvent::open(id, first, user_only)?;
         event.route(id, signal)?;
         slot.announce_event(&event);
+        cpu_time::of_thread(id).into_iter().for_each(|now| slot.account.enable(now));
         match event.enable_once() {
             Ok(()) => {
                 slot.set_event(event);
