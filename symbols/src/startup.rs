@@ -13,8 +13,9 @@
 //! ```
 //!
 //! The functions through which the marker calls the program's closure are hidden with it: `FnOnce::call_once`, and our
-//! own closure around that of a thread. A stack without both markers, such as one of a thread that C has made, is shown
-//! unchanged.
+//! own closure around that of a thread. In a stack of a thread without the marker, as of one that C has made or of std's own work
+//! after the program's function, only the thread's first functions and those that call a closure for them are hidden. Other
+//! stacks without both markers are shown unchanged.
 //!
 //! The stack of an async task begins with the function that polls it, which is both markers in one:
 //!
@@ -97,6 +98,8 @@ fn is_ours(name: &str) -> bool {
 pub(crate) struct Startup {
     /// If the address has a first function: how many lines are hidden.
     outer: Option<(u32, Beginning)>,
+    /// If it has the first function of a thread: how many of its lines are shown in a stack without std's marker.
+    before_start: Option<u32>,
     /// How many of its lines are shown in a stack with std's marker at this address.
     before_marker: Option<u32>,
     /// How many are shown if the marker is further out, and this address calls the program's closure.
@@ -123,7 +126,10 @@ impl Startup {
                 // `main` itself is shown.
                 Part::Main => startup.outer = Some((line, Beginning::Main)),
                 Part::MainStart => startup.outer = Some((line + 1, Beginning::Main)),
-                Part::ThreadStart => startup.outer = Some((line + 1, Beginning::Thread)),
+                Part::ThreadStart => {
+                    startup.outer = Some((line + 1, Beginning::Thread));
+                    startup.before_start = Some(glue);
+                }
                 Part::Marker => startup.before_marker = Some(glue),
                 Part::TaskStart => {
                     startup.outer = Some((line + 1, Beginning::Task));
@@ -193,12 +199,14 @@ pub(crate) fn find(len: usize, at: impl Fn(usize) -> Startup) -> Option<Hidden> 
     let (end, (lines, beginning)) = ends.find_map(|frame| Some((frame, at(frame).outer?)))?;
     let nearest = end + usize::from(beginning == Beginning::Task);
     let mut markers = (end.saturating_sub(BETWEEN)..nearest).rev();
-    let (mut from, mut shown) = markers.find_map(|frame| Some((frame, at(frame).before_marker?)))?;
+    let marker = markers.find_map(|frame| Some((frame, at(frame).before_marker?)));
+    let (mut from, mut shown) = marker.or_else(|| Some((end, at(end).before_start?)))?;
     while shown == 0
         && let Some(inner) = from.checked_sub(1)
-        && let Some(before_glue) = at(inner).before_glue
+        // std's first function of a thread, which ours calls, is further in than ours.
+        && let Some(before) = at(inner).before_glue.or(if marker.is_none() { at(inner).before_start } else { None })
     {
-        (from, shown) = (inner, before_glue);
+        (from, shown) = (inner, before);
     }
     Some(Hidden {
         from: (from, shown as usize),
@@ -265,11 +273,26 @@ mod tests {
         let all = Hidden { from: (0, 2), to: (3, 2), is_thread: true, is_task: false };
         assert_eq!(hidden(stack, true), Some(all));
         assert_eq!(hidden(stack, false).map(|hidden| hidden.from), Some((1, 0)));
-        // Inside the closure there is no marker, and nothing to hide.
-        assert_eq!(hidden(&stack[2..], true), None);
+        // What std does after the program's function.
+        assert_eq!(hidden(&stack[2..], true), Some(Hidden { from: (1, 0), to: (1, 2), ..all }));
         // A marker without a first function: a stack that was truncated at its outer end.
         assert_eq!(hidden(&stack[..3], true), None);
         assert_eq!(hidden(&[], true), None);
+    }
+
+    #[test]
+    fn the_start_of_a_thread_without_the_programs_function() {
+        let start = "std::sys::thread::unix::Thread::new::thread_start";
+        let ours = "rtprof_hooks::interpose::threads::thread_start";
+        let drop = "std::thread::lifecycle::Packet::drop";
+        let closure = "std::thread::lifecycle::spawn_unchecked::{closure#0}";
+        let stack: &[&[&str]] = &[&[drop], &["core::mem::drop", closure], &[CALL], &[CALL, start], &[ours]];
+        let all = Hidden { from: (2, 0), to: (4, 1), is_thread: true, is_task: false };
+        assert_eq!(hidden(stack, true), Some(all));
+        assert_eq!(hidden(stack, false).map(|hidden| hidden.from), Some((3, 1)));
+        // Of a thread that C has made.
+        assert_eq!(hidden(&[&["worker"], &[ours]], true), Some(Hidden { from: (1, 0), to: (1, 1), ..all }));
+        assert_eq!(hidden(&[&[ours]], true), Some(Hidden { from: (0, 0), to: (0, 1), ..all }));
     }
 
     #[test]
