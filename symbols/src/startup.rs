@@ -204,7 +204,7 @@ pub(crate) fn find(len: usize, at: impl Fn(usize) -> Startup) -> Option<Hidden> 
     while shown == 0
         && let Some(inner) = from.checked_sub(1)
         // std's first function of a thread, which ours calls, is further in than ours.
-        && let Some(before) = at(inner).before_glue.or(if marker.is_none() { at(inner).before_start } else { None })
+        && let Some(before) = at(inner).before_glue.or(at(inner).before_start.filter(|_| marker.is_none()))
     {
         (from, shown) = (inner, before);
     }

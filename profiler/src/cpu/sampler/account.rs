@@ -12,7 +12,8 @@
 //!                                          now            charged += samples · period
 //! ```
 //!
-//! Over a thread's life the sum is its time in periods: to within two, or to within 20 ms if a timer signals it.
+//! Over a thread's life the sum is its time in periods: to within two, or to within 20 ms if that is more and a timer signals
+//! it.
 //!
 //! # Sums over many threads
 //!
@@ -183,7 +184,8 @@ impl Account {
     }
 
     /// As [`settle`](Self::settle), for a thread that is signalled: nothing, unless there are more than the two whose signals
-    /// may be on their way, and more than the [usual](USUAL) since the last signal of a timer. Called by the thread itself and by the collector.
+    /// may be on their way, and more than the [usual](USUAL) since the last signal of a timer. Called by the thread itself and
+    /// by the collector.
     pub(super) fn settle_overdue(&self, now: u64, period: u64) -> u64 {
         self.settle_from(2 + USUAL * self.granted.load(Relaxed) as u64 / period, now, period)
     }

@@ -2,11 +2,13 @@
 //!
 //! A sample stands for the time since the sample before it, so when a profile ends, each thread has used some time that no
 //! sample stands for. The first sample of a thread stands for as much that the thread has not used: half a period, on average,
-//! as the first period is cut to a random part. That balances where signals come at equal intervals. A timer's do not: the kernel looks at it in its ticks, some 4 ms apart, and only at that of the
-//! thread which runs at that moment. A thread that runs for 10 µs at a time is seldom that one, and some of its signals come
-//! much later than others. A moment at which a profile ends lies in a long gap more often than in a short one, as more of
-//! the time belongs to long gaps. So the mean time since the last signal is not half the mean gap, but (the mean residual
-//! life of renewal theory; W. Feller, *An Introduction to Probability Theory and Its Applications*, volume 2, XI.4):
+//! as the first period is cut to a random part. That balances where signals come at equal intervals.
+//!
+//! A timer's do not: the kernel looks at it in its ticks, some 4 ms apart, and only at that of the thread which runs at that
+//! moment. A thread that runs for 10 µs at a time is seldom that one, and some of its signals come much later than others. A
+//! moment at which a profile ends lies in a long gap more often than in a short one, as more of the time belongs to long gaps.
+//! So the mean time since the last signal is not half the mean gap, but (the mean residual life of renewal theory; W. Feller,
+//! *An Introduction to Probability Theory and Its Applications*, volume 2, XI.4):
 //!
 //! ```text
 //!   mean age = Σ gap² / (2 · Σ gap)
