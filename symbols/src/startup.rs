@@ -79,7 +79,7 @@ fn part(name: &str, inlines_known: bool) -> Part {
     }
     // Without known inlined functions it may contain the program's closure.
     let is_glue =
-        inlines_known && (last_segment(name) == Some("call_once") && is_library(name) || is_ours(name));
+        inlines_known && (is_library(name) && last_segment(name) == Some("call_once") || is_ours(name));
     if is_glue { Part::Glue } else { Part::Other }
 }
 
