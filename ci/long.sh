@@ -54,6 +54,7 @@ step 'beside four busy loops' beside_busy_loops
 step 'crates as they are published' ci/package.sh verify
 step 'changes of the public interface' ci/semver.sh
 step 'the oldest compiler' ci/msrv.sh
+step 'the least versions of dependencies' ci/least-versions.py
 
 echo "=== long"
 printf 'failed: %s\n' ${failed[@]+"${failed[@]}"}

@@ -102,10 +102,20 @@ impl<T: 'static> JoinSet<T> {
         self.tokio.spawn_blocking_on(blocking(f), handle)
     }
 
-    /// Awaits all tasks, and returns their results in the order in which they ended. As tokio's, panics with a task that has
-    /// panicked.
-    pub async fn join_all(self) -> Vec<T> {
-        self.tokio.join_all().await
+    /// Awaits all tasks, and returns their results in the order in which they ended.
+    ///
+    /// # Panics
+    /// As tokio's: with the panic of a task that has panicked, and if a task was aborted.
+    pub async fn join_all(mut self) -> Vec<T> {
+        // tokio has this method since 1.40.
+        let mut results = Vec::with_capacity(self.tokio.len());
+        while let Some(ended) = self.tokio.join_next().await {
+            results.push(ended.unwrap_or_else(|error| match error.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                Err(aborted) => panic!("{aborted}"),
+            }));
+        }
+        results
     }
 }
 

@@ -1,6 +1,7 @@
 //! Tasks that `rtprof::task` spawns on tokio's runtimes.
 
-use std::future::pending;
+use std::future::{pending, ready};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc;
 
 use rtprof::task::{JoinSet, spawn, spawn_blocking, spawn_local, spawn_named};
@@ -89,5 +90,35 @@ fn sets_of_tasks() {
             tokio::task::yield_now().await;
             assert!(find("aborted").is_none());
         });
+    });
+}
+
+#[test]
+fn all_tasks_of_a_set_are_joined_as_tokio_does() {
+    child::isolated("all_tasks_of_a_set_are_joined_as_tokio_does", || {
+        let runtime = Builder::new_current_thread().build().expect("a runtime");
+        let mut results =
+            runtime.block_on(async { (0..3).map(ready).collect::<JoinSet<_>>().join_all().await });
+        results.sort();
+        assert_eq!(results, [0, 1, 2]);
+
+        let why = |fails: fn(&mut JoinSet<()>)| {
+            let joined = AssertUnwindSafe(|| {
+                runtime.block_on(async {
+                    let mut set = JoinSet::new();
+                    fails(&mut set);
+                    set.join_all().await
+                })
+            });
+            let panic = catch_unwind(joined).expect_err("the task has failed");
+            let text = panic.downcast_ref::<&str>().map(ToString::to_string);
+            text.or_else(|| panic.downcast_ref::<String>().cloned()).expect("a text")
+        };
+        let panicked = why(|set| {
+            set.spawn(async { panic!("in a task of a set") });
+        });
+        assert_eq!(panicked, "in a task of a set");
+        let aborted = why(|set| set.spawn(pending()).abort());
+        assert!(aborted.contains("cancelled"), "{aborted}");
     });
 }
