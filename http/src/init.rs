@@ -1,8 +1,10 @@
 //! Starts a service's profiling as the environment says.
 
+use std::error::Error;
 use std::ffi::OsString;
 use std::fmt;
-use std::io;
+use std::io::{self, Write};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::str::FromStr;
 
 use rtprof_profiler::contention::{
@@ -11,7 +13,9 @@ use rtprof_profiler::contention::{
 };
 use rtprof_profiler::rate::set_mem_profile_rate;
 use rtprof_runtime::task;
+use rtprof_trace_out::{FlightRecorder, Options};
 
+use crate::at_exit::AtExit;
 use crate::listen::ReachedByOthers;
 use crate::{Config, Server, serve_with};
 
@@ -23,8 +27,11 @@ const MEM_RATE: &str = "RTPROF_MEM_PROFILE_RATE";
 const BLOCK_RATE: &str = "RTPROF_BLOCK_PROFILE_RATE";
 const MUTEX_FRACTION: &str = "RTPROF_MUTEX_PROFILE_FRACTION";
 const BUDGET: &str = "RTPROF_BUDGET";
+const FLIGHT: &str = "RTPROF_FLIGHT";
+const AT_EXIT: &str = "RTPROF_AT_EXIT";
 
-const DEFAULT_ADDRESS: &str = "127.0.0.1:6060";
+/// Go's port, and those of further processes of the machine.
+const DEFAULT_PORTS: [u16; 10] = [6060, 6061, 6062, 6063, 6064, 6065, 6066, 6067, 6068, 6069];
 /// Every wait of 10 µs and more, shorter ones in proportion.
 const DEFAULT_BLOCK_RATE: u64 = 10_000;
 /// One contended unlock in ten.
@@ -39,13 +46,16 @@ const DEFAULT_BUDGET: f64 = 1.0;
 /// | variable | value | default |
 /// |---|---|---|
 /// | `RTPROF` | `off`: no server, no samples, and tasks that begin after `init` are not followed | `on` |
-/// | `RTPROF_ADDR` | address and port of the server; port 0 is any free one; `off`: no server | `127.0.0.1:6060` |
+/// | `RTPROF_ADDR` | address and port of the server; port 0 is any free one; `off`: no server | `127.0.0.1:6060`, or the next free port up to 6069 |
 /// | `RTPROF_ALLOW_REMOTE` | `on`: the address may be one that other machines reach ([`Config::allow_remote`]) | `off` |
 /// | `RTPROF_TOKEN` | the token that requests must carry ([`Config::token`]) | none |
 /// | `RTPROF_MEM_PROFILE_RATE` | allocated bytes per sample; 1 records all, 0 nothing | as before, 524288 |
 /// | `RTPROF_BLOCK_PROFILE_RATE` | nanoseconds of waiting per sample; 1 records all, 0 nothing | 10000 |
 /// | `RTPROF_MUTEX_PROFILE_FRACTION` | contended unlocks per sample; 1 records all, 0 nothing | 10 |
 /// | `RTPROF_BUDGET` | percent of the processor time that samples of the block and mutex profiles may take; `off`: any | 1 |
+///
+/// | `RTPROF_FLIGHT` | `on`: a flight recorder runs ([`FlightRecorder`]), and `/debug/pprof/flight` has its window | `off` |
+/// | `RTPROF_AT_EXIT` | profiles and a folder, as `heap,cpu:/var/tmp/profiles`: written into it when the process ends | none |
 ///
 /// While waits are so frequent that samples at these rates would take more than the budget, rtprof samples at larger rates:
 /// then a rate of 1 does not record all ([`set_profile_budget`]).
@@ -55,7 +65,15 @@ const DEFAULT_BUDGET: f64 = 1.0;
 /// or the rate of the block or the mutex profile, gets no other budget without the variable. The heap profile needs the
 /// program's `#[global_allocator]` in any case.
 ///
-/// Returns the server, which runs on if it is dropped; `None` if it is switched off.
+/// `RTPROF_AT_EXIT` may name `heap`, `allocs`, `block`, `mutex`, `goroutine`, `goroutineleak`, `threadcreate`, `cpu`, which
+/// is a CPU profile of the whole run, and with `RTPROF_FLIGHT=on` also `flight`. They are written into files that are named
+/// `PROFILE-TIME-PROCESS-PROGRAM.pb.gz` (`flight-TIME-PROCESS-exit.trace`), when `main` returns or the process calls
+/// `exit`, which wait for that for a minute at most. A process that is ended by a signal writes none: a service that is
+/// stopped by SIGTERM has to handle it. While `cpu` runs, other CPU profiles are refused.
+///
+/// Returns the server, which runs on if it is dropped; `None` if there is none. If another process has port 6060, and
+/// `RTPROF_ADDR` is not set, the server takes the next free port and a line on standard error says which. If all ten are
+/// taken, the line says that there is no server, and `init` succeeds: a second process of a service starts as the first.
 ///
 /// Go: `import _ "net/http/pprof"`, `http.ListenAndServe`, and the variables of `GODEBUG`.
 ///
@@ -68,9 +86,10 @@ const DEFAULT_BUDGET: f64 = 1.0;
 /// ```
 ///
 /// # Errors
-/// Fails if a variable has a value that it cannot have, and then changes nothing. Fails if the server cannot be started
-/// ([`serve_with`]), for example because another process has the port; the rates are set nevertheless. A service that
-/// prefers to run without profiles logs the error and goes on.
+/// Fails if a variable has a value that it cannot have, and then changes nothing. Fails if what a variable asks for
+/// cannot be had: a server at the address in `RTPROF_ADDR` ([`serve_with`]), for example because another process has the
+/// port, files in a folder, or a flight recorder; the rates are set nevertheless. A service that prefers to run without
+/// profiles logs the error and goes on.
 pub fn init() -> Result<Option<Server>, InitError> {
     Settings::read(|name| std::env::var_os(name))?.apply()
 }
@@ -91,6 +110,14 @@ pub enum InitError {
     },
     /// The server could not be started.
     Serve(io::Error),
+    /// What a variable asks for is not possible here.
+    #[non_exhaustive]
+    Refused {
+        /// The name of the variable.
+        name: &'static str,
+        /// The reason.
+        error: Box<dyn Error + Send + Sync>,
+    },
 }
 
 impl fmt::Display for InitError {
@@ -98,6 +125,9 @@ impl fmt::Display for InitError {
         match self {
             Self::Variable { name, value, expected } => {
                 write!(f, "the variable {name} is {value:?}, but must be {expected}")
+            }
+            Self::Refused { name, error } => {
+                write!(f, "the variable {name} asks for what is not possible: {error}")
             }
             Self::Serve(error) => match error.get_ref().and_then(|error| error.downcast_ref()) {
                 Some(ReachedByOthers(address)) => write!(
@@ -121,11 +151,12 @@ impl fmt::Debug for InitError {
     }
 }
 
-impl std::error::Error for InitError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+impl Error for InitError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            // `Display` has the text of this error.
+            // `Display` has the text of these errors.
             Self::Serve(error) => error.source(),
+            Self::Refused { error, .. } => error.source(),
             Self::Variable { .. } => None,
         }
     }
@@ -136,6 +167,7 @@ impl From<InitError> for io::Error {
         let kind = match &error {
             InitError::Variable { .. } => io::ErrorKind::InvalidInput,
             InitError::Serve(error) => error.kind(),
+            InitError::Refused { .. } => io::ErrorKind::Other,
         };
         Self::new(kind, error)
     }
@@ -145,14 +177,25 @@ impl From<InitError> for io::Error {
 #[derive(Debug, PartialEq)]
 struct Settings {
     is_on: bool,
-    /// `None` for no server.
-    address: Option<String>,
+    address: Address,
     allow_remote: bool,
     token: Option<String>,
     mem_rate: Option<usize>,
     block_rate: Option<u64>,
     mutex_fraction: Option<i64>,
     budget: Option<Budget>,
+    flight: bool,
+    at_exit: Option<AtExit>,
+}
+
+/// Where the server listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Address {
+    /// There is no server.
+    Off,
+    /// At the first of the default ports that is free.
+    Default,
+    At(String),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -164,13 +207,15 @@ enum Budget {
 impl Settings {
     const OFF: Self = Self {
         is_on: false,
-        address: None,
+        address: Address::Off,
         allow_remote: false,
         token: None,
         mem_rate: None,
         block_rate: None,
         mutex_fraction: None,
         budget: None,
+        flight: false,
+        at_exit: None,
     };
 
     /// Reads all variables before anything is changed.
@@ -192,14 +237,14 @@ impl Settings {
         Ok(Self {
             is_on: true,
             address: match text(ADDRESS)? {
-                None => Some(DEFAULT_ADDRESS.to_owned()),
-                Some(value) if value.eq_ignore_ascii_case("off") => None,
+                None => Address::Default,
+                Some(value) if value.eq_ignore_ascii_case("off") => Address::Off,
                 Some(value) if value.starts_with(':') => {
                     let expected =
                         "an address with a port, as 127.0.0.1:6060, or 0.0.0.0:6060 for all networks";
                     return Err(InitError::Variable { name: ADDRESS, value, expected });
                 }
-                address => address,
+                Some(value) => Address::At(value),
             },
             allow_remote: switch(ALLOW_REMOTE, text(ALLOW_REMOTE)?)?.unwrap_or(false),
             token: text(TOKEN)?,
@@ -212,6 +257,8 @@ impl Settings {
             )?
             .map(i64::from),
             budget: text(BUDGET)?.map(budget).transpose()?,
+            flight: switch(FLIGHT, text(FLIGHT)?)?.unwrap_or(false),
+            at_exit: text(AT_EXIT)?.map(at_exit).transpose()?,
         })
     }
 
@@ -243,9 +290,47 @@ impl Settings {
         if let Some(fraction) = self.mutex_fraction.or((!has_mutex).then_some(DEFAULT_MUTEX_FRACTION)) {
             set_mutex_profile_fraction(fraction);
         }
-        let Some(address) = self.address else { return Ok(None) };
+        // One that the program has started remains.
+        if self.flight && FlightRecorder::current().is_none() {
+            let started = FlightRecorder::new(Options::default()).start();
+            started.map_err(|error| InitError::Refused { name: FLIGHT, error: error.into() })?;
+        }
+        if let Some(at_exit) = self.at_exit {
+            at_exit.start().map_err(|error| InitError::Refused { name: AT_EXIT, error })?;
+        }
         let config = Config { allow_remote: self.allow_remote, token: self.token, ..Config::default() };
-        serve_with(&*address, config).map(Some).map_err(InitError::Serve)
+        match self.address {
+            Address::Off => Ok(None),
+            Address::At(address) => serve_with(&*address, config).map(Some).map_err(InitError::Serve),
+            Address::Default => {
+                let ports = DEFAULT_PORTS.map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+                let (server, remark) = serve_on_first(&ports, config);
+                if let Some(remark) = remark {
+                    // There may be no standard error.
+                    let _ = writeln!(io::stderr(), "rtprof: {remark}");
+                }
+                Ok(server)
+            }
+        }
+    }
+}
+
+/// Serves at the first of the addresses that is free, and returns a remark if that is not the first one. An operator who
+/// has set no address is not to lose the program to an address.
+fn serve_on_first(addresses: &[SocketAddr], config: Config) -> (Option<Server>, Option<String>) {
+    let first = addresses[0];
+    match serve_with(addresses, config) {
+        Ok(server) if server.local_addr() == first => (Some(server), None),
+        Ok(server) => {
+            let remark = format!(
+                "{first} is taken: profiles are at http://{}/debug/pprof/ ({ADDRESS} sets another address)",
+                server.local_addr()
+            );
+            (Some(server), Some(remark))
+        }
+        Err(error) => {
+            (None, Some(format!("{error}. There are no profiles over HTTP; {ADDRESS} sets an address")))
+        }
     }
 }
 
@@ -268,6 +353,10 @@ fn budget(value: String) -> Result<Budget, InitError> {
         value,
         expected: "percent of the processor time, more than 0 and at most 100, or off",
     })
+}
+
+fn at_exit(value: String) -> Result<AtExit, InitError> {
+    AtExit::of(&value).ok_or(InitError::Variable { name: AT_EXIT, value, expected: AtExit::EXPECTED })
 }
 
 fn number<T: FromStr>(
@@ -293,7 +382,8 @@ mod tests {
     fn variables_replace_defaults() {
         let defaults = read(&[]).unwrap();
         assert!(defaults.is_on && !defaults.allow_remote);
-        assert_eq!(defaults.address.as_deref(), Some("127.0.0.1:6060"));
+        assert_eq!(defaults.address, Address::Default);
+        assert_eq!((defaults.flight, &defaults.at_exit), (false, &None));
         assert_eq!((defaults.mem_rate, defaults.block_rate, defaults.mutex_fraction), (None, None, None));
         assert_eq!(defaults.budget, None);
         // Kubernetes sets variables that begin with the name of a service.
@@ -309,23 +399,44 @@ mod tests {
             ("RTPROF_BLOCK_PROFILE_RATE", "0"),
             ("RTPROF_MUTEX_PROFILE_FRACTION", "100"),
             ("RTPROF_BUDGET", "0.5"),
+            ("RTPROF_FLIGHT", "on"),
+            ("RTPROF_AT_EXIT", "heap:/tmp"),
         ]);
         let expected = Settings {
             is_on: true,
-            address: Some("0.0.0.0:7070".to_owned()),
+            address: Address::At("0.0.0.0:7070".to_owned()),
             allow_remote: true,
             token: Some("s3cret".to_owned()),
             mem_rate: Some(1),
             block_rate: Some(0),
             mutex_fraction: Some(100),
             budget: Some(Budget::Percent(0.5)),
+            flight: true,
+            at_exit: AtExit::of("heap:/tmp"),
         };
         assert_eq!(set, Ok(expected));
-        assert_eq!(read(&[("RTPROF_ADDR", "off")]).unwrap().address, None);
-        assert_eq!(read(&[("RTPROF_ADDR", "OFF")]).unwrap().address, None);
+        assert_eq!(read(&[("RTPROF_ADDR", "off")]).unwrap().address, Address::Off);
+        assert_eq!(read(&[("RTPROF_ADDR", "OFF")]).unwrap().address, Address::Off);
         assert_eq!(read(&[("RTPROF_BUDGET", "Off")]).unwrap().budget, Some(Budget::Off));
         assert_eq!(read(&[("RTPROF_BUDGET", "100 %")]).unwrap().budget, Some(Budget::Percent(100.0)));
         assert_eq!(read(&[("RTPROF", "OFF"), ("RTPROF_BLOCK_PROFILE_RATE", "x")]), Ok(Settings::OFF));
+    }
+
+    #[test]
+    fn a_taken_port_is_left_for_the_next() {
+        let local = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let taken = std::net::TcpListener::bind(local(0)).unwrap();
+        let taken = taken.local_addr().unwrap();
+        let (server, remark) = serve_on_first(&[taken, local(0)], Config::default());
+        let (at, remark) = (server.unwrap().local_addr(), remark.unwrap());
+        assert_ne!(at, taken);
+        assert!(
+            remark.starts_with(&format!("{taken} is taken")) && remark.contains(&at.to_string()),
+            "{remark}"
+        );
+        let (server, remark) = serve_on_first(&[taken], Config::default());
+        let remark = remark.unwrap();
+        assert!(server.is_none() && remark.contains("in use") && remark.contains(ADDRESS), "{remark}");
     }
 
     #[test]
@@ -342,6 +453,9 @@ mod tests {
             ("RTPROF_BUDGET", "NaN"),
             ("RTPROF_BUDGET", "101"),
             ("RTPROF_BUDGET", "some"),
+            ("RTPROF_FLIGHT", "30s"),
+            ("RTPROF_AT_EXIT", "heap"),
+            ("RTPROF_AT_EXIT", "heaps:/tmp"),
         ] {
             let error = read(&[(name, value)]).unwrap_err();
             assert!(error.contains(name) && error.contains(value) && error.contains("must be"), "{error}");

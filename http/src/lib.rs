@@ -47,6 +47,7 @@
 #![forbid(unsafe_code)]
 
 mod answer;
+mod at_exit;
 mod bell;
 mod body;
 mod budget;

@@ -8,6 +8,7 @@ mod browser;
 mod browser_recording;
 mod builds;
 mod endpoints;
+mod environment;
 mod hostile_files;
 mod hostile_memory;
 #[cfg(feature = "axum")]

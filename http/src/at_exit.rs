@@ -1,0 +1,154 @@
+//! Profiles written to files when the process ends: the variable `RTPROF_AT_EXIT`.
+
+use std::error::Error;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use rtprof_pprof_out::{CpuCapture, CpuProfileOptions, Snapshot, Symbolization, lookup};
+use rtprof_runtime::hook::own_process;
+use rtprof_runtime::{at_exit, own_files};
+use rtprof_trace_out::{FlightRecorder, TraceError, WindowFiles, WindowOptions};
+
+/// How long the process waits for its profiles, at most.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// What is written at exit, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct AtExit {
+    contents: Vec<Content>,
+    directory: PathBuf,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Content {
+    /// The profile of this name, as it is at exit.
+    Profile(&'static str),
+    /// The processor time from now to the exit.
+    Cpu,
+    /// The window of the flight recorder.
+    Flight,
+}
+
+const PROFILES: [&str; 7] =
+    ["heap", "allocs", "block", "mutex", "goroutine", "goroutineleak", "threadcreate"];
+
+impl AtExit {
+    pub(crate) const EXPECTED: &str = "names of profiles and a folder, as heap,cpu:/var/tmp/profiles; the names are heap, \
+         allocs, block, mutex, goroutine, goroutineleak, threadcreate, cpu and flight";
+
+    /// Reads `heap,cpu:DIRECTORY`; `None` for anything else.
+    pub(crate) fn of(value: &str) -> Option<Self> {
+        let (names, directory) = value.split_once(':')?;
+        let content = |name: &str| match name.trim() {
+            "cpu" => Some(Content::Cpu),
+            "flight" => Some(Content::Flight),
+            name => PROFILES.into_iter().find(|known| *known == name).map(Content::Profile),
+        };
+        let contents = names.split(',').map(content).collect::<Option<Vec<_>>>()?;
+        (!directory.is_empty()).then(|| Self { contents, directory: directory.into() })
+    }
+
+    /// Prepares everything, so that what cannot be had is known before the program runs.
+    pub(crate) fn start(self) -> Result<(), Box<dyn Error + Send + Sync>> {
+        let directory = prepared(&self.directory)
+            .map_err(|error| format!("cannot write into {}: {error}", self.directory.display()))?;
+        if self.contents.contains(&Content::Flight) && FlightRecorder::current().is_none() {
+            return Err("no flight recorder runs; RTPROF_FLIGHT=on starts one".into());
+        }
+        let starts_cpu = self.contents.contains(&Content::Cpu);
+        let cpu = starts_cpu.then(|| CpuCapture::start(&CpuProfileOptions::default())).transpose()?;
+        Ok(at_exit::at_exit(LIMIT, Box::new(move || self.write(&directory, cpu)))?)
+    }
+
+    fn write(&self, directory: &Path, cpu: Option<CpuCapture>) {
+        // Ended before the other profiles are written, which takes processor time too.
+        let mut cpu = cpu.map(|capture| capture.finish().map_err(io::Error::other));
+        for content in &self.contents {
+            let (name, written) = match content {
+                Content::Profile(name) => {
+                    let profile = lookup(name).ok_or_else(|| io::ErrorKind::NotFound.into());
+                    let taken = profile.and_then(|profile| profile.snapshot());
+                    (*name, taken.and_then(|snapshot| write_profile(&snapshot, name, directory)))
+                }
+                Content::Cpu => {
+                    let Some(taken) = cpu.take() else { continue };
+                    ("cpu", taken.and_then(|snapshot| write_profile(&snapshot, "cpu", directory)))
+                }
+                Content::Flight => ("flight", write_flight(directory).map_err(io::Error::other)),
+            };
+            let mut stderr = io::stderr();
+            // There may be no standard error.
+            let _ = match written {
+                Ok(path) => writeln!(stderr, "rtprof: {name} at exit: {}", path.display()),
+                Err(error) => writeln!(stderr, "rtprof: {name} at exit was not written: {error}"),
+            };
+        }
+    }
+}
+
+/// Creates the directory if it does not exist, and checks that files can be created in it. Returns its path from the
+/// root, because the program may change its working directory.
+fn prepared(directory: &Path) -> io::Result<PathBuf> {
+    fs::create_dir_all(directory)?;
+    let directory = fs::canonicalize(directory)?;
+    let probe = file(&directory, "probe", "partial");
+    create(&probe).and_then(|_| fs::remove_file(&probe))?;
+    Ok(directory)
+}
+
+/// Writes a profile into a file that gets its name when it is complete: the process may be killed meanwhile.
+fn write_profile(snapshot: &Snapshot, name: &str, directory: &Path) -> io::Result<PathBuf> {
+    let (path, partial) = (file(directory, name, "pb.gz"), file(directory, name, "partial"));
+    let written = create(&partial).and_then(|mut file| {
+        snapshot.write_proto(&mut file, Symbolization::Full)?;
+        fs::rename(&partial, &path)
+    });
+    if written.is_err() {
+        // The disk may be full.
+        let _ = fs::remove_file(&partial);
+    }
+    written.map(|()| path)
+}
+
+fn write_flight(directory: &Path) -> Result<PathBuf, TraceError> {
+    let flight = FlightRecorder::current().ok_or(TraceError::FlightDisabled)?;
+    let options = WindowOptions { directory: directory.to_owned(), ..WindowOptions::default() };
+    WindowFiles::new(&flight, options)
+        .map_err(|error| TraceError::Write(error, Box::default()))?
+        .write("exit")
+}
+
+/// Creates a file that only its owner can read: profiles tell names, paths and labels.
+fn create(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
+}
+
+/// The name sorts by profile, then by time, in ms since 1970.
+fn file(directory: &Path, name: &str, extension: &str) -> PathBuf {
+    let time = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_millis();
+    let (process, program) = (own_process(), own_files::program());
+    directory.join(format!("{name}-{time:013}-{process}-{program}.{extension}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn profiles_and_a_folder() {
+        let expected = AtExit {
+            contents: vec![Content::Profile("heap"), Content::Cpu, Content::Flight],
+            directory: "/a:b/c".into(),
+        };
+        assert_eq!(AtExit::of("heap, cpu,flight:/a:b/c"), Some(expected));
+        for wrong in ["", "heap", "heap:", ":/tmp", "heap,:/tmp", "heaps:/tmp", "/tmp", "heap /tmp"] {
+            assert_eq!(AtExit::of(wrong), None, "{wrong}");
+        }
+    }
+}
