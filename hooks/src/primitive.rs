@@ -23,8 +23,9 @@ mod real {
 
         #[inline]
         pub(crate) fn blocked(reason: WaitReason, ticks: u64) {
-            if contention::is_block_kind_on(BlockKinds::of(reason)) {
-                contention::block_event(ticks);
+            let kind = BlockKinds::of(reason);
+            if contention::is_block_kind_on(kind) {
+                contention::block_event(kind, ticks);
             }
         }
 

@@ -19,8 +19,8 @@ const NAME: &str = "profile";
 
 /// Takes a CPU profile and writes it. The profile ends when the client goes away.
 pub(crate) fn answer(worker: &mut Worker, asked: CpuAsked) -> Result<(), Failure> {
-    let CpuAsked { length, hz, form, thread_labels, startup_frames } = asked;
-    let mut options = CpuProfileOptions { thread_labels, startup_frames, ..CpuProfileOptions::default() };
+    let CpuAsked { length, hz, form, thread_labels, part } = asked;
+    let mut options = CpuProfileOptions { thread_labels, ..CpuProfileOptions::default() };
     options.hz = hz.unwrap_or(options.hz);
     worker.take_turn()?;
     let capture = CpuCapture::start(&options).map_err(refused)?;
@@ -33,7 +33,7 @@ pub(crate) fn answer(worker: &mut Worker, asked: CpuAsked) -> Result<(), Failure
     let snapshot = capture.finish().map_err(|_| not_collected())?;
     names::find(worker, &snapshot, patience)?;
     worker.begin(move |body| capture::with_head(form, NAME, body))?;
-    Ok(capture::write(&snapshot, form, worker)?)
+    Ok(capture::write(&part.of_profile(snapshot), form, worker)?)
 }
 
 /// Waits for `length`, and meanwhile has the names found of what was sampled so far: after a quarter of the time and after
@@ -73,7 +73,7 @@ fn record(
     };
     names::find(worker, &snapshot, Patience::UntilFound)?;
     worker.take_turn()?;
-    Ok(Page::of(&snapshot, sample_type).write_rest(worker)?)
+    Ok(Page::of(&asked.part.of_profile(snapshot), sample_type).write_rest(worker)?)
 }
 
 /// Returns the answer to a HEAD, without a body; no profile is taken.

@@ -68,6 +68,7 @@ fn table(page: &mut String, cmdline: bool) {
         page,
         "<tr><td></td><td><a href=\"profile\">profile</a></td><td>\
          <a href=\"profile?format=flamegraph&amp;seconds=5\">flame graph of the next 5 s</a> \
+         <a href=\"profile?format=top&amp;seconds=5\">top</a> \
          <a href=\"profile?format=collapsed&amp;seconds=5\">collapsed</a></td>\
          <td>CPU profile, for seconds= (30): which code uses the processors.</td></tr>"
     );
@@ -103,7 +104,8 @@ fn row(page: &mut String, profile: &Profile) {
     let _ = write!(
         page,
         "<tr><td>{}</td><td><a href=\"{link}?debug=1\">{name}</a></td><td>\
-         <a href=\"{link}?format=flamegraph\">flame graph</a> <a href=\"{link}?debug=1\">text</a> \
+         <a href=\"{link}?format=flamegraph\">flame graph</a> <a href=\"{link}?format=top\">top</a> \
+         <a href=\"{link}?debug=1\">text</a> \
          <a href=\"{link}?format=collapsed\">collapsed</a> <a href=\"{link}\" download=\"{name}.pb.gz\">file</a>",
         profile.count(),
     );
@@ -239,8 +241,14 @@ const PARAMETERS: &str = r#"<h2>Parameters</h2>
 <dt>seconds=N</dt><dd>what is added in the next N seconds, instead of all since the program began; profiles that the program itself has added do not have this</dd>
 <dt>gc=1</dt><dd>of heap, for Go's tools; it makes a difference only in programs that use rtprof::collector</dd>
 <dt>format=flamegraph</dt><dd>a page to look at, without a network</dd>
+<dt>format=top</dt><dd>a table of functions as text: their own value (flat), that of all stacks with them (cum), and the line that
+has most of it</dd>
 <dt>format=collapsed</dt><dd>a line for each stack, for flame graph tools</dd>
-<dt>sample_index=NAME</dt><dd>with format=flamegraph or collapsed, the value to show: alloc_space, inuse_objects, delay, ..</dd>
+<dt>sample_index=NAME</dt><dd>with format=flamegraph, top or collapsed, the value to show: alloc_space, inuse_objects, delay, ..</dd>
+<dt>leaf=program</dt><dd>stacks begin at the program's own code: functions of libraries that it calls are hidden, and stacks
+without any code of the program are left out and counted; of profile too</dd>
+<dt>kinds=sync,join</dt><dd>of block, only waits of these kinds: sync (locks, conditions, channels), join, await (async tasks), and
+where set_block_profile_kinds adds them network, syscall and sleep</dd>
 <dt>symbolize=full</dt><dd>all names, however long it takes to find them; without it a file has those that are found within
 6 s, or 2 s after its seconds</dd>
 <dt>hz=N</dt><dd>of profile, N samples in a second of a thread's processor time instead of 100; of trace, with so many

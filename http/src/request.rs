@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use rtprof_pprof_out::Snapshot;
+use rtprof_profiler::BlockKinds;
 use rtprof_profiler::cpu::MAX_HZ;
 use rtprof_trace_out::Format;
 
@@ -17,8 +19,18 @@ pub(crate) struct Asked {
     /// Whether everything is to be published first.
     pub(crate) publish: bool,
     pub(crate) form: Form,
+    pub(crate) part: Part,
+}
+
+/// Which of a profile's waits, and which of its frames are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Part {
     /// Whether std's frames below the program's first function are shown.
     pub(crate) startup_frames: bool,
+    /// Whether stacks begin at the program's own code.
+    pub(crate) from_program: bool,
+    /// The kinds of waits; `None` for all.
+    pub(crate) kinds: Option<BlockKinds>,
 }
 
 /// How a profile is written.
@@ -30,6 +42,7 @@ pub(crate) enum Form {
     Dump(Names),
     /// The sample type at this index.
     Collapsed(usize),
+    Top(usize),
     FlameGraph(usize),
 }
 
@@ -52,8 +65,8 @@ pub(crate) struct Limits {
 }
 
 impl Asked {
-    /// Reads the parameters. Go: `handler.ServeHTTP` and `serveDeltaProfile`; `format`, `sample_index`, `symbolize` and
-    /// `startup` are our own.
+    /// Reads the parameters. Go: `handler.ServeHTTP` and `serveDeltaProfile`; `format`, `sample_index`, `symbolize`,
+    /// `startup`, `leaf` and `kinds` are our own.
     pub(crate) fn of(
         query: &Query<'_>,
         subject: &RequestedProfile<'_>,
@@ -73,8 +86,46 @@ impl Asked {
         };
         // Go ignores `gc` beside `seconds`, and in all other profiles.
         let publish = over.is_none() && subject.name == "heap" && query.number("gc") > 0;
-        Ok(Self { over, publish, form, startup_frames: startup_frames(query) })
+        Ok(Self { over, publish, form, part: Part::of(query, subject)? })
     }
+}
+
+impl Part {
+    fn of(query: &Query<'_>, subject: &RequestedProfile<'_>) -> Result<Self, Refusal> {
+        let from_program = match query.value("leaf").as_deref() {
+            None => false,
+            Some("program") => true,
+            Some(_) => return Err(Refusal::bad_request("invalid value for \"leaf\" - must be \"program\"")),
+        };
+        let kinds = query.value("kinds").map(|names| kinds(&names)).transpose()?;
+        if kinds.is_some() && subject.name != "block" {
+            return Err(Refusal::bad_request("\"kinds\" is a parameter of block only"));
+        }
+        Ok(Self { startup_frames: startup_frames(query), from_program, kinds })
+    }
+
+    /// Reduces a profile to this part.
+    pub(crate) fn of_profile(self, mut snapshot: Snapshot) -> Snapshot {
+        if self.startup_frames {
+            snapshot = snapshot.with_startup_frames();
+        }
+        if self.from_program {
+            snapshot = snapshot.from_program();
+        }
+        match self.kinds {
+            Some(kinds) => snapshot.with_kinds(kinds),
+            None => snapshot,
+        }
+    }
+}
+
+/// Returns the kinds of waits that `sync,join` names.
+fn kinds(names: &str) -> Result<BlockKinds, Refusal> {
+    let all = names.split(',').map(|name| BlockKinds::named(name.trim())).collect::<Option<BlockKinds>>();
+    all.ok_or_else(|| {
+        let known: Vec<_> = BlockKinds::ALL.iter_names().map(|(name, _)| name.to_lowercase()).collect();
+        Refusal::bad_request(format!("invalid value for \"kinds\" - must be some of {}", known.join(",")))
+    })
 }
 
 /// Returns the form that `format` names.
@@ -82,8 +133,9 @@ fn form(format: &str, query: &Query<'_>, subject: &RequestedProfile<'_>) -> Resu
     match format {
         "collapsed" => Ok(Form::Collapsed(sample_index(query, subject)?)),
         "flamegraph" => Ok(Form::FlameGraph(sample_index(query, subject)?)),
+        "top" => Ok(Form::Top(sample_index(query, subject)?)),
         _ => {
-            let message = "invalid value for \"format\" - must be \"collapsed\" or \"flamegraph\"";
+            let message = "invalid value for \"format\" - must be \"top\", \"collapsed\" or \"flamegraph\"";
             Err(Refusal::bad_request(message))
         }
     }
@@ -156,12 +208,12 @@ pub(crate) struct CpuAsked {
     pub(crate) form: Form,
     /// Whether samples carry the number and the name of their thread.
     pub(crate) thread_labels: bool,
-    pub(crate) startup_frames: bool,
+    pub(crate) part: Part,
 }
 
 impl CpuAsked {
     /// Reads the parameters. Go: `pprof.Profile`, which reads only `seconds`; `hz`, `format`, `sample_index`,
-    /// `symbolize`, `threads` and `startup` are our own.
+    /// `symbolize`, `threads`, `startup` and `leaf` are our own.
     pub(crate) fn of(query: &Query<'_>, limits: Limits) -> Result<Self, Refusal> {
         let subject = RequestedProfile {
             name: "profile",
@@ -176,7 +228,7 @@ impl CpuAsked {
             None => Form::Proto(names(query, limits)?),
         };
         let thread_labels = query.number("threads") != 0;
-        Ok(Self { length, hz, form, thread_labels, startup_frames: startup_frames(query) })
+        Ok(Self { length, hz, form, thread_labels, part: Part::of(query, &subject)? })
     }
 }
 

@@ -22,7 +22,7 @@ fn asked(query: &str) -> Result<Asked, Refusal> {
 }
 
 fn form(form: Form) -> Result<Asked, Refusal> {
-    Ok(Asked { over: None, publish: false, form, startup_frames: false })
+    Ok(Asked { over: None, publish: false, form, part: Part::default() })
 }
 
 const PROTO: Form = Form::Proto(Names::InTime);
@@ -56,7 +56,7 @@ fn seconds_are_checked_in_the_order_of_go() {
             over: Some(Duration::from_secs(seconds)),
             publish: false,
             form: PROTO,
-            startup_frames: false,
+            part: Part::default(),
         })
     };
     assert_eq!(asked("seconds=5"), over(5));
@@ -93,7 +93,7 @@ fn seconds_are_checked_in_the_order_of_go() {
 
 #[test]
 fn gc_is_the_heaps() {
-    let published = Ok(Asked { over: None, publish: true, form: PROTO, startup_frames: false });
+    let published = Ok(Asked { over: None, publish: true, form: PROTO, part: Part::default() });
     assert_eq!(asked("gc=1"), published);
     assert_eq!(asked("gc=99999999999999999999"), published);
     for query in ["gc=0", "gc=-1", "gc=x", "gc="] {
@@ -107,6 +107,7 @@ fn forms_of_our_own() {
     assert_eq!(asked("format=collapsed"), form(Form::Collapsed(3)));
     assert_eq!(asked("format=flamegraph&sample_index=alloc_space"), form(Form::FlameGraph(1)));
     assert_eq!(asked("format=collapsed&sample_index=0"), form(Form::Collapsed(0)));
+    assert_eq!(asked("format=top"), form(Form::Top(3)));
     assert_eq!(asked("symbolize=none"), form(Form::Proto(Names::None)));
     assert_eq!(asked("symbolize=none&debug=1"), form(Form::Text(Names::None)));
     let lean = Limits { symbolize: false, ..LIMITS };
@@ -115,7 +116,7 @@ fn forms_of_our_own() {
     let over = asked("format=flamegraph&seconds=2").unwrap();
     assert_eq!((over.over, over.form), (Some(Duration::from_secs(2)), Form::FlameGraph(3)));
     for (query, message) in [
-        ("format=svg", "invalid value for \"format\" - must be \"collapsed\" or \"flamegraph\""),
+        ("format=svg", "invalid value for \"format\" - must be \"top\", \"collapsed\" or \"flamegraph\""),
         ("format=collapsed&debug=1", "format and debug params are incompatible"),
         ("symbolize=local", "invalid value for \"symbolize\" - must be \"none\" or \"full\""),
         (
@@ -191,10 +192,47 @@ fn rates_are_those_that_can_be_sampled() {
 }
 
 #[test]
+fn a_part_of_a_profile_is_asked_for() {
+    let block = RequestedProfile {
+        name: "block",
+        sample_types: &["contentions", "delay"],
+        default_sample_type: 1,
+        ..HEAP
+    };
+    let part = |query: &str| asked_of(&block, query, LIMITS).map(|asked| asked.part);
+    let of_program = Part { from_program: true, ..Part::default() };
+    assert_eq!(part("leaf=program"), Ok(of_program));
+    assert_eq!(asked("leaf=program&debug=1").unwrap().part, of_program);
+    for (query, kinds) in [
+        ("kinds=", None),
+        ("kinds=sync", Some(BlockKinds::SYNC)),
+        ("kinds=join,await", Some(BlockKinds::JOIN | BlockKinds::AWAIT)),
+        (
+            "kinds=network,%20sleep,syscall",
+            Some(BlockKinds::NETWORK | BlockKinds::SLEEP | BlockKinds::SYSCALL),
+        ),
+    ] {
+        assert_eq!(part(query), Ok(Part { kinds, ..Part::default() }), "{query}");
+    }
+    let all = "invalid value for \"kinds\" - must be some of sync,join,network,syscall,sleep,await";
+    for (query, message) in [
+        ("leaf=main", "invalid value for \"leaf\" - must be \"program\""),
+        ("kinds=SYNC", all),
+        ("kinds=all", all),
+        ("kinds=sync,,join", all),
+        ("kinds=lock", all),
+    ] {
+        assert_eq!(part(query), Err(Refusal::bad_request(message)), "{query}");
+    }
+    let only_block = Refusal::bad_request("\"kinds\" is a parameter of block only");
+    assert_eq!(asked("kinds=sync"), Err(only_block));
+}
+
+#[test]
 fn startup_frames_are_asked_for_by_number() {
     for (query, shown) in
         [("", false), ("startup=0", false), ("startup=x", false), ("startup=1&debug=1", true)]
     {
-        assert_eq!(asked(query).unwrap().startup_frames, shown, "{query}");
+        assert_eq!(asked(query).unwrap().part.startup_frames, shown, "{query}");
     }
 }

@@ -55,7 +55,11 @@ impl Contention {
     pub(crate) fn take(self) -> Snapshot {
         let record = |count: BlockCount| Record {
             labels: labels::resolve(count.labels).into(),
-            detail: if count.is_wake { Detail::Wake(count.waited_at.map(Box::new)) } else { Detail::None },
+            detail: match self {
+                Self::Block => Detail::Waits(count.kinds),
+                Self::Mutex if count.is_wake => Detail::Wake(count.waited_at.map(Box::new)),
+                Self::Mutex => Detail::None,
+            },
             ..Record::of_kept(
                 count.stack,
                 Leaf::Hooks,

@@ -1,3 +1,4 @@
+use rtprof_profiler::BlockKinds;
 use test_support::go;
 use test_support::go_raw::raw;
 
@@ -152,7 +153,7 @@ fn not_a_tail_call() {
 
 #[inline(never)]
 fn waits_for_a_lock() {
-    contention::block_event(clock::ticks_per_second());
+    contention::block_event(BlockKinds::SYNC, clock::ticks_per_second());
     not_a_tail_call();
 }
 

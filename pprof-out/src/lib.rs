@@ -71,6 +71,7 @@ mod taken;
 mod text;
 mod text_form;
 mod top;
+mod top_form;
 
 pub use call_tree::{CallTree, Node};
 pub use cpu_profile::{

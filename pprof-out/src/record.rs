@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use rtprof_profiler::BlockKinds;
 use rtprof_runtime::modules::CaptureSpan;
 use rtprof_runtime::stack::Stack;
 use rtprof_symbols::frames::Frames;
@@ -49,6 +50,8 @@ pub(crate) enum Detail {
     Objects { size: usize, rate: usize },
     /// A wake that may not have been an unlock, with the innermost frames of the first wait that it ended, if known.
     Wake(Option<Box<Stack<'static>>>),
+    /// Waits of these kinds.
+    Waits(BlockKinds),
     /// CPU samples.
     Samples(Box<Sampled>),
 }
@@ -106,6 +109,11 @@ impl Record {
 
     /// Whether the record belongs in the profile, as far as function names show.
     pub(crate) fn is_shown(&self, locations: &mut Locations) -> bool {
+        self.may_belong(locations) && !(locations.are_from_program() && self.frames(locations).is_empty())
+    }
+
+    /// Whether it belongs there wherever its stack begins.
+    pub(crate) fn may_belong(&self, locations: &mut Locations) -> bool {
         match &self.detail {
             Detail::Wake(waited_at) => {
                 locations.may_be_unlock(self.captured(), waited_at.as_deref().copied())

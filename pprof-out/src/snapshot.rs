@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::Instant;
 
+use rtprof_profiler::{BlockKinds, contention};
 use rtprof_runtime::snapshot::Recorded;
 use rtprof_runtime::{hook, room};
 use rtprof_symbols::frames::Frames;
@@ -12,11 +13,12 @@ use rtprof_symbols::symbolizer::{NameSearch, SearchPriority, Symbolization};
 use rtprof_symbols::view::View;
 
 use crate::call_tree::CallTree;
+use crate::contention::Contention;
 use crate::kind::ProfileKind;
-use crate::record::Record;
+use crate::record::{Detail, Record};
 use crate::sink::Sink;
 use crate::taken::Taken;
-use crate::{collapsed, goroutine_dump, incomplete, proto_form, text_form};
+use crate::{collapsed, goroutine_dump, incomplete, proto_form, text_form, top_form};
 
 /// What an export allocates at one time, at most, without its records: names and the output.
 pub(crate) const SMALL_EXPORT: usize = 4 << 20;
@@ -38,6 +40,8 @@ pub struct Snapshot {
     pub(crate) goroutines: Option<Arc<[Recorded]>>,
     /// See [`Snapshot::with_startup_frames`].
     pub(crate) startup_frames: bool,
+    /// See [`Snapshot::from_program`].
+    pub(crate) from_program: bool,
 }
 
 impl Snapshot {
@@ -52,6 +56,7 @@ impl Snapshot {
             instant: Instant::now(),
             goroutines: None,
             startup_frames: false,
+            from_program: false,
         }
     }
 
@@ -136,12 +141,34 @@ impl Snapshot {
         sample_type: usize,
         symbolization: Symbolization,
     ) -> io::Result<()> {
-        if sample_type >= self.sample_types().len() {
-            let message = format!("{} has no sample type {sample_type}", self.name());
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
-        }
+        self.check_sample_type(sample_type)?;
         self.check_room()?;
         collapsed::write(self, sample_type, self.view(symbolization), &mut Sink::new(&mut w))
+    }
+
+    /// Writes a table of functions for people: the first lines of `go tool pprof -top`, each with the source line that has
+    /// most of the function's value, and the snapshot's comments. `sample_type` is an index in
+    /// [`sample_types`](Self::sample_types).
+    ///
+    /// # Errors
+    /// As of [`write_collapsed`](Self::write_collapsed).
+    pub fn write_top(
+        &self,
+        mut w: impl Write,
+        sample_type: usize,
+        symbolization: Symbolization,
+    ) -> io::Result<()> {
+        self.check_sample_type(sample_type)?;
+        self.check_room()?;
+        top_form::write(self, sample_type, self.view(symbolization), &mut Sink::new(&mut w))
+    }
+
+    fn check_sample_type(&self, sample_type: usize) -> io::Result<()> {
+        if sample_type < self.sample_types().len() {
+            return Ok(());
+        }
+        let message = format!("{} has no sample type {sample_type}", self.name());
+        Err(io::Error::new(io::ErrorKind::InvalidInput, message))
     }
 
     /// Returns all stacks as one tree from the outermost function on, for a flame graph.
@@ -184,6 +211,37 @@ impl Snapshot {
         Self { startup_frames: true, ..self }
     }
 
+    /// Keeps only the waits of these kinds, in a snapshot of the block profile; others stay as they are. If the profile does
+    /// not record one of them ([`set_block_profile_kinds`](contention::set_block_profile_kinds)), a comment says so.
+    #[must_use]
+    pub fn with_kinds(mut self, kinds: BlockKinds) -> Self {
+        let is_of = |record: &Record| match record.detail {
+            Detail::Waits(of_record) => of_record.intersects(kinds),
+            _ => true,
+        };
+        let _workspace = hook::workspace();
+        self.records = Arc::new(self.records.iter().filter(|record| is_of(record)).cloned().collect());
+        let missing = kinds - contention::block_profile_kinds();
+        if self.name() == Contention::Block.name() && !missing.is_empty() {
+            let missing: Vec<_> = missing.iter_names().map(|(name, _)| name.to_lowercase()).collect();
+            self.comments.push(format!(
+                "rtprof: waits of the kinds {} are not recorded; set_block_profile_kinds adds them",
+                missing.join(" and ")
+            ));
+        }
+        self
+    }
+
+    /// Begins each stack at the program's own code: the functions of libraries that it calls are hidden, so that a wait for
+    /// an async lock stands at the line that awaits it. Stacks without any code of the program, such as those of a pool's
+    /// idle threads, are left out, and a comment counts them. Dependencies are recognized by where Cargo puts their source
+    /// files, so the program needs debug information; else only the standard library is hidden. Does not concern
+    /// [`write_dump`](Self::write_dump).
+    #[must_use]
+    pub fn from_program(self) -> Self {
+        Self { from_program: true, ..self }
+    }
+
     /// Checks that the process has memory for writing this.
     ///
     /// # Errors
@@ -193,13 +251,21 @@ impl Snapshot {
     }
 
     fn view(&self, symbolization: Symbolization) -> View {
-        View { symbolization, startup_frames: self.startup_frames }
+        View { symbolization, startup_frames: self.startup_frames, from_program: self.from_program }
     }
 
     /// Returns locations with the addresses of all stacks prepared.
     pub(crate) fn locations(&self, view: View) -> Locations {
         let mut locations = Locations::new(view);
         locations.prepare(self.records.iter().flat_map(Record::stacks));
+        if self.from_program {
+            let hidden = self
+                .records
+                .iter()
+                .filter(|r| r.may_belong(&mut locations) && r.frames(&mut locations).is_empty());
+            let hidden = hidden.count();
+            locations.set_without_program(hidden);
+        }
         locations
     }
 

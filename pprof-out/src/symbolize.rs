@@ -146,7 +146,7 @@ impl Naming {
             }
         };
         let modules = profile.mapping.iter().zip(&programs).map(module).collect();
-        let view = View { symbolization: Symbolization::Full, startup_frames: false };
+        let view = View { symbolization: Symbolization::Full, ..View::default() };
         let mut locations = Locations::of_another_process(History::of_another_process(modules), view);
         for (number, location) in profile.location.iter().enumerate() {
             if !is_looked_up(profile, location, &programs, &locations) {

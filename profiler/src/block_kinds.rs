@@ -40,6 +40,13 @@ impl BlockKinds {
     /// waits of async tasks.
     pub const DEFAULT: Self = Self::SYNC.union(Self::JOIN).union(Self::AWAIT);
 
+    /// Returns the kind of this name, as it stands in a request: `sync`, `join`, `network`, `syscall`, `sleep` or `await`.
+    pub fn named(name: &str) -> Option<Self> {
+        let flag = Self::from_name(&name.to_ascii_uppercase())?;
+        // Not by the names in capitals of the constants.
+        name.bytes().all(|byte| byte.is_ascii_lowercase()).then_some(flag)
+    }
+
     /// Returns the kind of a wait for this reason.
     pub fn of(reason: WaitReason) -> Self {
         match reason {

@@ -190,14 +190,15 @@ pub fn set_mutex_profile_fraction(rate: i64) -> i64 {
     previous
 }
 
-/// Samples a completed wait of `cycles` ticks, with the caller's stack. Go: `blockevent`. Safe to call in a hook.
+/// Samples a completed wait of this kind and of `cycles` ticks, with the caller's stack. Go: `blockevent`. Safe to call in a
+/// hook.
 #[inline]
-pub fn block_event(cycles: u64) {
+pub fn block_event(kind: BlockKinds, cycles: u64) {
     // Acquire: a thread that reads a rate sees what `init::open` has made.
     let rate = BLOCK_RATE.load(Ordering::Acquire);
     if rate != 0 {
         let cycles = cycles.max(1);
-        sample_block(cycles, governor::block_rate(rate, cycles));
+        sample_block(kind, cycles, governor::block_rate(rate, cycles));
     }
 }
 
@@ -233,7 +234,8 @@ fn await_event(choice: WaitChoice, cycles: u64, stack: &[usize], labels: LabelSe
         let (count, cycles) = block_weight(cycles, rate);
         let (count, cycles) = (count * one_in, (cycles as f64 * one_in) as u64);
         governor::sampled(Profile::Block, || {
-            add(&BLOCK, BlockKey { labels, is_wake: false }, stack, count, cycles, None);
+            let key = BlockKey { labels, is_wake: false };
+            add(&BLOCK, key, stack, count, cycles, Cause::Wait(BlockKinds::AWAIT));
         });
     }
 }
@@ -316,23 +318,23 @@ pub fn note_watch(ticks: u64) {
     governor::count_watch(ticks);
 }
 
-/// Samples a completed wait for which [`choose_wait`] was called, with the caller's stack. It took `cycles` ticks until another
+/// Samples a completed wait of this kind, for which [`choose_wait`] was called, with the caller's stack. It took `cycles` ticks until another
 /// thread ended it, and `elapsed` until its own thread ran again. Safe to call in a hook.
 #[inline]
-pub fn chosen_block_event(choice: BlockChoice, cycles: u64, elapsed: u64) {
-    let Some(begun) = choice.begun else { return block_event(cycles) };
+pub fn chosen_block_event(kind: BlockKinds, choice: BlockChoice, cycles: u64, elapsed: u64) {
+    let Some(begun) = choice.begun else { return block_event(kind, cycles) };
     let rate = BLOCK_RATE.load(Ordering::Acquire);
     // The profile may have been switched off meanwhile.
     if rate != 0 {
         governor::end_wait(begun, rate, elapsed);
         if choice.is_chosen || begun.is_always(elapsed) {
-            sample_chosen(begun, cycles.max(1), elapsed);
+            sample_chosen(kind, begun, cycles.max(1), elapsed);
         }
     }
 }
 
 #[inline(never)]
-fn sample_chosen(begun: Begun, cycles: u64, elapsed: u64) {
+fn sample_chosen(kind: BlockKinds, begun: Begun, cycles: u64, elapsed: u64) {
     // By `elapsed`, because it must not depend on the choice whether a wait is recorded in any case.
     let (count, cycles) = if begun.is_always(elapsed) {
         (1.0, cycles)
@@ -342,14 +344,14 @@ fn sample_chosen(begun: Begun, cycles: u64, elapsed: u64) {
     } else {
         return;
     };
-    governor::sampled(Profile::Block, || record(&BLOCK, count, cycles));
+    governor::sampled(Profile::Block, || _ = record(&BLOCK, count, cycles, Cause::Wait(kind)));
 }
 
 /// Records the unlock that ends waits which [`choose_wait`] has chosen, with the caller's stack. They stand for `waits`
 /// of `cycles` ticks in total. Safe to call in a hook.
 #[inline]
 pub fn chosen_mutex_event(waits: u64, cycles: u64) {
-    record_chosen(waits, cycles, None);
+    record_chosen(waits, cycles, Cause::Unlock);
 }
 
 /// Records as [`chosen_mutex_event`] does a wake that may have been an unlock or another event that others waited for: a
@@ -361,7 +363,7 @@ pub fn chosen_wake_event(
     cycles: u64,
     waited_at: Option<&'static WaitSite>,
 ) -> Option<&'static BlockRecord> {
-    record_chosen(waits, cycles, Some(Wake { waited_at }))
+    record_chosen(waits, cycles, Cause::Wake { waited_at })
 }
 
 /// Notes where a wait was that was ended by wakes of this record. Only the first site is kept: all waits ended by one stack
@@ -373,14 +375,14 @@ pub fn note_wait_site(record: &BlockRecord, site: Option<&'static WaitSite>) {
 }
 
 #[inline(never)]
-fn record_chosen(waits: u64, cycles: u64, wake: Option<Wake>) -> Option<&'static BlockRecord> {
+fn record_chosen(waits: u64, cycles: u64, cause: Cause) -> Option<&'static BlockRecord> {
     // The profile may have been switched off meanwhile.
     if !is_mutex_profile_on() {
         return None;
     }
-    let mut record = None;
-    governor::sampled(Profile::Mutex, || record = record_with_room(&MUTEX, waits as f64, cycles, wake));
-    record.filter(|record| record.wait_site().is_none())
+    let mut recorded = None;
+    governor::sampled(Profile::Mutex, || recorded = record(&MUTEX, waits as f64, cycles, cause));
+    recorded.filter(|record| record.wait_site().is_none())
 }
 
 /// Returns whether [`mutex_event`] may record anything. Safe to call in a hook.
@@ -404,10 +406,10 @@ pub fn raised_rates() -> [Option<Raised>; 2] {
 }
 
 #[inline(never)]
-fn sample_block(cycles: u64, rate: u64) {
+fn sample_block(kind: BlockKinds, cycles: u64, rate: u64) {
     if is_block_sampled(cycles, rate) {
         let (count, cycles) = block_weight(cycles, rate);
-        governor::sampled(Profile::Block, || record(&BLOCK, count, cycles));
+        governor::sampled(Profile::Block, || _ = record(&BLOCK, count, cycles, Cause::Wait(kind)));
     }
 }
 
@@ -415,7 +417,7 @@ fn sample_block(cycles: u64, rate: u64) {
 fn sample_mutex(waits: u64, cycles: u64, fraction: u64) {
     if fraction == 1 || random::below(fraction) == 0 {
         let (waits, cycles) = (waits as f64 * fraction as f64, cycles.saturating_mul(fraction));
-        governor::sampled(Profile::Mutex, || record(&MUTEX, waits, cycles));
+        governor::sampled(Profile::Mutex, || _ = record(&MUTEX, waits, cycles, Cause::Unlock));
     }
 }
 
@@ -430,18 +432,8 @@ fn block_weight(cycles: u64, rate: u64) -> (f64, u64) {
 }
 
 #[inline]
-fn record(buckets: &'static Buckets, count: f64, cycles: u64) {
-    record_with_room(buckets, count, cycles, None);
-}
-
-#[inline]
-fn record_with_room(
-    buckets: &'static Buckets,
-    count: f64,
-    cycles: u64,
-    wake: Option<Wake>,
-) -> Option<&'static BlockRecord> {
-    with_room(|| record_here(buckets, count, cycles, wake)).flatten()
+fn record(buckets: &'static Buckets, count: f64, cycles: u64, cause: Cause) -> Option<&'static BlockRecord> {
+    with_room(|| record_here(buckets, count, cycles, cause)).flatten()
 }
 
 #[inline(never)]
@@ -449,12 +441,12 @@ fn record_here(
     buckets: &'static Buckets,
     count: f64,
     cycles: u64,
-    wake: Option<Wake>,
+    cause: Cause,
 ) -> Option<&'static BlockRecord> {
     with_frames(|frames| {
         let depth = capture(frames);
-        let key = BlockKey { labels: labels::current_id(), is_wake: wake.is_some() };
-        add(buckets, key, &frames[..depth], count, cycles, wake)
+        let key = BlockKey { labels: labels::current_id(), is_wake: matches!(cause, Cause::Wake { .. }) };
+        add(buckets, key, &frames[..depth], count, cycles, cause)
     })
 }
 
@@ -464,20 +456,27 @@ fn add(
     stack: &[usize],
     count: f64,
     cycles: u64,
-    wake: Option<Wake>,
+    cause: Cause,
 ) -> Option<&'static BlockRecord> {
     let bucket = buckets.intern_or_fold(key, stack, |key| key, OVERFLOW_BUCKETS)?;
-    if let Some(Wake { waited_at: Some(site) }) = wake {
-        bucket.record.note_wait_site(site);
+    match cause {
+        Cause::Wait(kind) => bucket.record.note_kind(kind),
+        Cause::Wake { waited_at: Some(site) } => bucket.record.note_wait_site(site),
+        Cause::Wake { waited_at: None } | Cause::Unlock => {}
     }
     bucket.record.add(count, cycles);
     Some(&bucket.record)
 }
 
-/// The additional data of a [`chosen_wake_event`].
+/// What a sample is of, with the data that its record notes.
 #[derive(Clone, Copy)]
-struct Wake {
-    waited_at: Option<&'static WaitSite>,
+enum Cause {
+    /// A wait.
+    Wait(BlockKinds),
+    /// An unlock.
+    Unlock,
+    /// A [`chosen_wake_event`].
+    Wake { waited_at: Option<&'static WaitSite> },
 }
 
 /// A bucket of the block or mutex profile, scaled by the weights of its samples.
@@ -489,6 +488,8 @@ pub struct BlockCount {
     pub labels: LabelSetId,
     /// Whether it is from [`chosen_wake_event`], so that it may not be an unlock.
     pub is_wake: bool,
+    /// The kinds of the waits; none of wakes and unlocks.
+    pub kinds: BlockKinds,
     /// The innermost frames of the site of the first wait that this wake has ended, if it is known.
     pub waited_at: Option<Stack<'static>>,
     /// The number of waits.
@@ -515,7 +516,8 @@ fn counts(buckets: &'static Buckets) -> Vec<BlockCount> {
         let (stack, labels) = (bucket.captured(), bucket.key.labels);
         let is_wake = bucket.key.is_wake;
         let waited_at = bucket.record.wait_site().map(Entry::captured);
-        let counted = BlockCount { stack, labels, is_wake, waited_at, count, cycles };
+        let counted =
+            BlockCount { stack, labels, is_wake, kinds: bucket.record.kinds(), waited_at, count, cycles };
         (count > 0.0 || cycles > 0).then_some(counted)
     }));
     out

@@ -75,7 +75,7 @@ fn waits_of_every_length_have_their_true_totals() {
             let waits = all / cycles;
             let name = format!("{waits} of {cycles} at {rate}");
             let before = totals(block_counts(), &name);
-            named(&name, || (0..waits).for_each(|_| block_event(cycles)));
+            named(&name, || (0..waits).for_each(|_| block_event(BlockKinds::SYNC, cycles)));
             let (count, ticks) = totals(block_counts(), &name);
             let (count, ticks) = (count - before.0, (ticks - before.1) as f64);
             let (waits, cycles) = (waits as f64, cycles as f64);
@@ -174,7 +174,7 @@ fn a_change_of_the_rate_keeps_totals() {
             BLOCK_RATE.store(rate, Ordering::Release);
             set_mutex_profile_fraction(fraction);
             for _ in 0..EACH {
-                block_event(500);
+                block_event(BlockKinds::SYNC, 500);
                 mutex_event(1, 500);
             }
         }
@@ -204,7 +204,11 @@ fn rates_of_any_size() {
         let exact = if nanos == 1 { 1.0 } else { (nanos as f64 * per_nano).min(i64::MAX as f64) };
         assert!((ticks as f64 - exact).abs() <= 1.0 + exact * 1e-9, "{nanos} ns: {ticks} for {exact} ticks");
         last = ticks;
-        named("any size", || [0, 1, NANOS, i64::MAX as u64, u64::MAX].into_iter().for_each(block_event));
+        named("any size", || {
+            [0, 1, NANOS, i64::MAX as u64, u64::MAX]
+                .into_iter()
+                .for_each(|ticks| block_event(BlockKinds::SYNC, ticks))
+        });
     }
     assert_eq!(last, i64::MAX as u64);
 
@@ -244,7 +248,7 @@ fn no_record_has_a_count_of_zero() {
     set_block_profile_rate(1);
     // An unlock for which others waited, all of whom were already charged to an earlier holder.
     named("no new waits", || mutex_event(0, 500));
-    named("no time", || block_event(0));
+    named("no time", || block_event(BlockKinds::SYNC, 0));
     let record = &of_name(mutex_counts(), "no new waits")[0];
     assert_eq!((record.count, record.whole_waits(), record.cycles), (0.0, 1, 500));
     let record = &of_name(block_counts(), "no time")[0];
@@ -256,7 +260,7 @@ fn nothing_is_recorded_while_it_is_off() {
     let _turn = TURN.lock();
     let _off = off();
     named("while off", || {
-        block_event(1_000_000);
+        block_event(BlockKinds::SYNC, 1_000_000);
         mutex_event(1, 1_000_000);
     });
     assert_eq!(totals(block_counts(), "while off"), (0.0, 0));
@@ -302,7 +306,7 @@ fn sixty_four_threads_neither_lose_nor_invent() {
             scope.spawn(|| {
                 for _ in 0..ROUNDS {
                     let each = |event: &dyn Fn(u64)| (0..STACKS).for_each(|at| at_stack(at, 0, event));
-                    named(blocked, || each(&|number| block_event(number + 1)));
+                    named(blocked, || each(&|number| block_event(BlockKinds::SYNC, number + 1)));
                     named(unlocked, || each(&|number| mutex_event(1, number + 1)));
                 }
                 running.fetch_sub(1, Ordering::Release);
@@ -349,7 +353,9 @@ fn a_full_table_keeps_totals() {
     assert!(SMALL.open());
     let over = COUNTERS.waits_over_stack_limit.get();
     for _ in 0..3 {
-        (0..STACKS).for_each(|number| at_stack(number, 0, &|number| record(&SMALL, 1.0, number)));
+        (0..STACKS).for_each(|number| {
+            at_stack(number, 0, &|number| record(&SMALL, 1.0, number, Cause::Wait(BlockKinds::SYNC)))
+        });
     }
     let counts = counts(&SMALL);
     assert!(counts.len() <= LIMIT + 1, "{} records", counts.len());
@@ -373,7 +379,7 @@ fn a_budget_raises_rates_and_keeps_totals() {
     let ticks = ticks_per_second() / 1_000_000;
     named("a budget", || {
         for _ in 0..EVENTS {
-            block_event(ticks);
+            block_event(BlockKinds::SYNC, ticks);
             mutex_event(1, ticks);
         }
     });
@@ -393,7 +399,7 @@ fn a_budget_raises_rates_and_keeps_totals() {
     }
     clear_profile_budget();
     assert_eq!((raised_rates(), profile_budget()), ([None; 2], None));
-    named("no budget", || (0..100).for_each(|_| block_event(1)));
+    named("no budget", || (0..100).for_each(|_| block_event(BlockKinds::SYNC, 1)));
     assert_eq!(totals(block_counts(), "no budget").0, 100.0);
 }
 
@@ -409,7 +415,11 @@ fn budgets_change_while_events_are_sampled() {
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..3)
-            .map(|_| scope.spawn(|| named("budgets change", || (0..EVENTS).for_each(|_| block_event(ticks)))))
+            .map(|_| {
+                scope.spawn(|| {
+                    named("budgets change", || (0..EVENTS).for_each(|_| block_event(BlockKinds::SYNC, ticks)))
+                })
+            })
             .collect();
         scope.spawn(|| {
             for at in 0.. {

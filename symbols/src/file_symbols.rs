@@ -5,6 +5,7 @@ use rtprof_runtime::modules::Module;
 use crate::hook_names;
 use crate::names::{self, Home, Name};
 use crate::object_file::{ObjectFile, Store};
+use crate::program_code::ProgramLines;
 use crate::progress::Progress;
 use crate::prune::{Origin, classify};
 use crate::source_path::{Roots, Sources};
@@ -83,6 +84,7 @@ pub(crate) fn of_lines(lines: Vec<Line>) -> Symbols {
     };
     Symbols {
         startup: Startup::of(lines.iter().map(|line| &*line.function.name), true),
+        program: ProgramLines::of(&lines, &sources),
         has_own_line: lines.iter().any(|line| line.line != 0),
         classes: lines.iter().map(class).collect(),
         lines: lines.into(),
@@ -160,6 +162,7 @@ fn symbols(file: &ObjectFile<'_>, address: u64, cache: &SymbolCache, sources: &S
     let startup = Startup::of(lines.iter().map(|line: &Line| &*line.function.name), inlines_known);
     Symbols {
         startup,
+        program: ProgramLines::of(&lines, sources),
         has_own_line: drafts.iter().any(|draft| draft.line != 0 && !sources.is_library(&draft.file)),
         lines: lines.into(),
         classes: classes.into(),

@@ -114,6 +114,11 @@ impl Hidden {
 }
 
 impl<'a> Frames<'a> {
+    /// Whether all of the stack is hidden.
+    pub fn is_empty(&self) -> bool {
+        self.visible.cut.frames >= self.stack.len()
+    }
+
     /// Returns how many addresses are hidden at the leaf.
     pub fn hidden_at_leaf(&self) -> usize {
         self.visible.cut.frames

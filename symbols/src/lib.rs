@@ -29,6 +29,7 @@ mod names;
 pub mod object_file;
 mod owners;
 mod program;
+mod program_code;
 mod progress;
 pub mod prune;
 mod search;

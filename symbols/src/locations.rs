@@ -34,6 +34,9 @@ pub struct Locations {
     /// The rootmost frame of the current stack that is an entry into the allocator.
     entry: Option<usize>,
     startup_frames: bool,
+    from_program: bool,
+    /// How many stacks of the profile are left out because they have no code of the program.
+    without_program: usize,
     /// The hidden part at the outer end of the current stack.
     startup: Option<Hidden>,
     /// The outer end of the previous stack, with its hidden part: most stacks end like the previous one.
@@ -72,6 +75,8 @@ impl Locations {
             stack: Vec::new(),
             entry: None,
             startup_frames: view.startup_frames,
+            from_program: view.from_program,
+            without_program: 0,
             startup: None,
             end: (Vec::new(), None),
             thread_start: ThreadStart::default(),
@@ -193,9 +198,36 @@ impl Locations {
     }
 
     fn frames(&self, cut: Cut) -> Frames<'_> {
+        let cut = if self.from_program { self.program_cut(cut) } else { cut };
         let visible = Visible { cut, startup: self.startup.filter(|hidden| hidden.leaves_any_after(cut)) };
         let Self { addresses, stack, thread_start, .. } = self;
         Frames { addresses, stack, visible, thread_start }
+    }
+
+    /// Returns a cut that hides everything up to the program's code; all of the stack if there is none. An address of the
+    /// program without a name may be its code.
+    fn program_cut(&self, cut: Cut) -> Cut {
+        let frames = cut.frames..self.stack.len();
+        let mut of_program = frames.filter_map(|frame| {
+            let from = if frame == cut.frames { cut.lines } else { 0 };
+            let address = &self.addresses[self.stack[frame] as usize];
+            if address.symbols.lines.is_empty() {
+                return (address.module == self.own_module).then_some(Cut { frames: frame, lines: 0 });
+            }
+            let lines = address.symbols.program.first_from(from)?;
+            Some(Cut { frames: frame, lines })
+        });
+        of_program.next().unwrap_or(Cut { frames: self.stack.len(), lines: 0 })
+    }
+
+    /// Whether stacks begin at the program's code ([`View::from_program`]).
+    pub fn are_from_program(&self) -> bool {
+        self.from_program
+    }
+
+    /// Notes how many stacks of the profile have no code of the program, for [`comments`](Self::comments).
+    pub fn set_without_program(&mut self, stacks: usize) {
+        self.without_program = stacks;
     }
 
     fn find_startup(&mut self) {
@@ -323,7 +355,11 @@ impl Locations {
     /// Returns the comments of a profile, followed by remarks on its addresses.
     pub fn comments(&self, of_profile: &[String]) -> Vec<String> {
         let of_profile = of_profile.iter().cloned();
-        of_profile.chain(self.symbolizer.comments()).chain(self.comment_on_program()).collect()
+        let left_out =
+            format!("rtprof: {} stacks without code of the program are left out", self.without_program);
+        let without_program = (self.without_program > 0).then_some(left_out);
+        let of_names = self.symbolizer.comments().chain(self.comment_on_program());
+        of_profile.chain(without_program).chain(of_names).collect()
     }
 
     /// Returns what the build of the program leaves out, once all its symbols are known.

@@ -187,6 +187,17 @@ fn is_hash_table(file: &str) -> bool {
     })
 }
 
+/// Whether a function, by its name, belongs to a crate of this workspace.
+pub(crate) fn is_of_rtprof(name: &str) -> bool {
+    let krate = name.trim_start_matches(['<', '&']).split_once("::").map_or(name, |(krate, _)| krate);
+    let folder = match krate.strip_prefix("rtprof") {
+        Some(rest) if rest.is_empty() => return true,
+        Some(rest) => rest.strip_prefix('_'),
+        None => None,
+    };
+    folder.is_some_and(|folder| OWN_FOLDERS.iter().any(|own| own.replace('-', "_") == folder))
+}
+
 /// Returns `hashbrown` for `hashbrown-0.15.2`.
 fn without_version(folder: &str) -> &str {
     match folder.rsplit_once('-') {
@@ -197,6 +208,11 @@ fn without_version(folder: &str) -> &str {
         }
         _ => folder,
     }
+}
+
+/// Whether a folder's name ends in a version, as those of packages from a registry do.
+pub(crate) fn has_version(folder: &str) -> bool {
+    without_version(folder).len() < folder.len()
 }
 
 #[cfg(test)]

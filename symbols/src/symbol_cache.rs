@@ -13,6 +13,7 @@ use rtprof_runtime::fork_safe::PerProcess;
 use rtprof_runtime::hook;
 use rustc_hash::FxBuildHasher;
 
+use crate::program_code::ProgramLines;
 use crate::prune::Class;
 use crate::startup::Startup;
 
@@ -49,6 +50,7 @@ pub struct Symbols {
     /// The class of each line.
     pub(crate) classes: Box<[Class]>,
     pub(crate) startup: Startup,
+    pub(crate) program: ProgramLines,
     /// Whether it has a line outside the standard library, which comes with lines in any build.
     pub(crate) has_own_line: bool,
     /// Distance of the return address from the start of the function that has the code; 0 when unknown.

@@ -9,4 +9,6 @@ pub struct View {
     pub symbolization: Symbolization,
     /// Whether std's frames below the program's first function are shown (`startup`).
     pub startup_frames: bool,
+    /// Whether stacks begin at the program's own code: without what it calls in libraries (`program_code`).
+    pub from_program: bool,
 }

@@ -212,7 +212,7 @@ fn errors() {
             "seconds and debug params are incompatible",
         );
         let (format, both) = (
-            "invalid value for \"format\" - must be \"collapsed\" or \"flamegraph\"",
+            "invalid value for \"format\" - must be \"top\", \"collapsed\" or \"flamegraph\"",
             "format and debug params are incompatible",
         );
         let symbolize = "invalid value for \"symbolize\" - must be \"none\" or \"full\"";

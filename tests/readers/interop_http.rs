@@ -393,7 +393,7 @@ fn errors_are_shown() {
             ),
             (
                 "heap?format=svg",
-                "400 Bad Request - invalid value for \"format\" - must be \"collapsed\" or \"flamegraph\"",
+                "400 Bad Request - invalid value for \"format\" - must be \"top\", \"collapsed\" or \"flamegraph\"",
             ),
         ] {
             check_error(&go, &url(*SERVER, path), message);

@@ -92,7 +92,7 @@ pub struct Options {
 
 impl Options {
     pub(super) fn view(&self) -> View {
-        View { symbolization: self.symbolization, startup_frames: self.startup_frames }
+        View { symbolization: self.symbolization, startup_frames: self.startup_frames, from_program: false }
     }
 }
 

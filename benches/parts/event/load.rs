@@ -6,6 +6,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use rtprof_benches::descent::{at_depth, depth_for};
 use rtprof_benches::processor::Stopwatch;
 use rtprof_benches::work::{steps, steps_in};
+use rtprof_profiler::BlockKinds;
 use rtprof_profiler::contention::{block_event, mutex_event};
 use rtprof_runtime::clock;
 
@@ -128,7 +129,7 @@ fn events(are_recorded: bool, work: usize, wait: u64, count: usize) {
         value = black_box(steps(value, work));
         match (are_recorded, event % 2 == 0) {
             (false, _) => {}
-            (true, true) => block_event(black_box(wait)),
+            (true, true) => block_event(BlockKinds::SYNC, black_box(wait)),
             (true, false) => mutex_event(black_box(1), black_box(wait)),
         }
     }

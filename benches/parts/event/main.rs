@@ -14,6 +14,7 @@ use std::hint::black_box;
 use rtprof_benches::descent::{at_depth, depth_for};
 use rtprof_benches::processor::Stopwatch;
 use rtprof_benches::serve::{Request, serve};
+use rtprof_profiler::BlockKinds;
 use rtprof_profiler::contention::{block_event, mutex_event};
 
 use load::Load;
@@ -90,7 +91,7 @@ fn timed_at(way: usize, profile: Profile, rate: usize, depth: usize, count: usiz
 #[inline(never)]
 fn block_events(count: usize) {
     for _ in 0..count {
-        block_event(black_box(1));
+        block_event(BlockKinds::SYNC, black_box(1));
     }
 }
 

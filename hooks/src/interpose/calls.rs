@@ -182,7 +182,7 @@ fn record(own: Option<&Goroutine>, state: State, (begin, end): (u64, u64)) {
         _ => BlockKinds::SYSCALL,
     };
     if contention::is_block_kind_on(kind) {
-        contention::block_event(clock::since(begin, end));
+        contention::block_event(kind, clock::since(begin, end));
     }
     if let Some(own) = own {
         states::call_ended(own, state, (begin, end));

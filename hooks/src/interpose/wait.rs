@@ -99,9 +99,10 @@ impl InterposedWait {
         if woken.is_none() && elapsed < LEAST_SLEEP {
             return;
         }
-        if contention::is_block_kind_on(BlockKinds::of(self.reason)) {
+        let kind = BlockKinds::of(self.reason);
+        if contention::is_block_kind_on(kind) {
             let cycles = woken.map_or(elapsed, |woken| clock::since(self.start, woken));
-            contention::chosen_block_event(choice, cycles, elapsed);
+            contention::chosen_block_event(kind, choice, cycles, elapsed);
         }
     }
 
@@ -110,8 +111,9 @@ impl InterposedWait {
     pub(super) fn end_if_slept(self) {
         let elapsed = clock::since(self.start, clock::ticks());
         self.unmark();
-        if elapsed >= LEAST_SLEEP && contention::is_block_kind_on(BlockKinds::of(self.reason)) {
-            contention::block_event(elapsed);
+        let kind = BlockKinds::of(self.reason);
+        if elapsed >= LEAST_SLEEP && contention::is_block_kind_on(kind) {
+            contention::block_event(kind, elapsed);
         }
     }
 }

@@ -67,7 +67,7 @@ fn forms() {
         let nanos: i64 = line.rsplit_once(' ').unwrap().1.parse().unwrap();
         assert!(nanos > 0 && nanos % 10_000_000 == 0, "of processor time: {line}");
         for (query, message) in [
-            ("format=svg", "invalid value for \"format\" - must be \"collapsed\" or \"flamegraph\""),
+            ("format=svg", "invalid value for \"format\" - must be \"top\", \"collapsed\" or \"flamegraph\""),
             (
                 "format=collapsed&sample_index=x",
                 "invalid value for \"sample_index\" - profile has samples, cpu",

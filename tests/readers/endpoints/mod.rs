@@ -9,4 +9,5 @@ mod handle;
 mod hostile_clients;
 mod hostile_life;
 mod hostile_requests;
+mod parts;
 mod trace;
