@@ -28,7 +28,10 @@ pub(crate) fn answer(worker: &mut Worker, profile: &Profile, asked: Asked) -> Re
         snapshot = after(worker, profile, &snapshot, over, patience)?;
     }
     names::find(worker, &snapshot, patience)?;
-    let snapshot = asked.part.of_profile(snapshot);
+    snapshot = asked.part.of_profile(snapshot);
+    if let Some(goroutines) = &asked.goroutines {
+        snapshot = snapshot.with_goroutines(goroutines.filter());
+    }
     let name = asked.saved_as(profile);
     worker.begin(move |body| with_head(form, &name, body))?;
     Ok(write(&snapshot, form, worker)?)
@@ -47,10 +50,15 @@ impl Form {
     pub(crate) fn patience(self, after_seconds: bool) -> Patience {
         match self {
             Self::Proto(names) => names.patience(after_seconds),
-            Self::Text(Names::None) | Self::Dump(Names::None) => Patience::Nothing,
-            Self::Text(_) | Self::Dump(_) | Self::Collapsed(_) | Self::Top(_) | Self::FlameGraph(_) => {
-                Patience::UntilFound
+            Self::Text(Names::None) | Self::Dump(Names::None) | Self::Groups(Names::None) => {
+                Patience::Nothing
             }
+            Self::Text(_)
+            | Self::Dump(_)
+            | Self::Groups(_)
+            | Self::Collapsed(_)
+            | Self::Top(_)
+            | Self::FlameGraph(_) => Patience::UntilFound,
         }
     }
 }
@@ -61,6 +69,7 @@ pub(crate) fn write(snapshot: &Snapshot, form: Form, w: &mut dyn Write) -> io::R
         Form::Proto(names) => snapshot.write_proto(w, names.symbolization()),
         Form::Text(names) => snapshot.write_text(w, names.symbolization()),
         Form::Dump(names) => snapshot.write_dump(w, names.symbolization()),
+        Form::Groups(names) => snapshot.write_groups(w, names.symbolization()),
         Form::Collapsed(sample_type) => snapshot.write_collapsed(w, sample_type, Symbolization::Known),
         Form::Top(sample_type) => snapshot.write_top(w, sample_type, Symbolization::Known),
         Form::FlameGraph(sample_type) => flame_graph::Page::of(snapshot, sample_type).write(w),
@@ -76,7 +85,7 @@ pub(crate) fn head(profile: &Profile, asked: Asked) -> Response<Body> {
 pub(crate) fn with_head(form: Form, name: &str, body: Body) -> Response<Body> {
     match form {
         Form::Proto(_) => answer::attachment(name, body),
-        Form::Text(_) | Form::Dump(_) | Form::Collapsed(_) | Form::Top(_) => {
+        Form::Text(_) | Form::Dump(_) | Form::Groups(_) | Form::Collapsed(_) | Form::Top(_) => {
             answer::of_type(answer::TEXT, body)
         }
         Form::FlameGraph(_) => answer::page(body),

@@ -110,7 +110,10 @@ fn row(page: &mut String, profile: &Profile) {
         profile.count(),
     );
     if profile.has_dump() {
-        let _ = write!(page, " <a href=\"{link}?debug=2\">each by itself</a>");
+        let _ = write!(
+            page,
+            " <a href=\"{link}?format=groups\">equal stacks as one</a> <a href=\"{link}?debug=2\">each by itself</a>"
+        );
     } else if profile.is_built_in() {
         let _ = write!(page, " <a href=\"{link}?format=flamegraph&amp;seconds=5\">next 5 s</a>");
     }
@@ -245,6 +248,11 @@ const PARAMETERS: &str = r#"<h2>Parameters</h2>
 has most of it</dd>
 <dt>format=collapsed</dt><dd>a line for each stack, for flame graph tools</dd>
 <dt>sample_index=NAME</dt><dd>with format=flamegraph, top or collapsed, the value to show: alloc_space, inuse_objects, delay, ..</dd>
+<dt>format=groups</dt><dd>of goroutine and goroutineleak, goroutines with equal stacks as one: first tasks whose thread waits,
+then the other tasks, then threads</dd>
+<dt>state=await,sleep</dt><dd>of goroutine with debug=2 or format=groups, those in these states, in the words of debug=2</dd>
+<dt>show=REGEX</dt><dd>of goroutine with debug=2 or format=groups, those with a match in a function's name, a source file, or the name of
+the task or thread</dd>
 <dt>leaf=program</dt><dd>stacks begin at the program's own code: functions of libraries that it calls are hidden, and stacks
 without any code of the program are left out and counted; of profile too</dd>
 <dt>kinds=sync,join</dt><dd>of block, only waits of these kinds: sync (locks, conditions, channels), join, await (async tasks), and

@@ -1,8 +1,11 @@
 //! The parameters of a request for a profile, checked in the order in which Go checks them.
 
+use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::Duration;
 
-use rtprof_pprof_out::Snapshot;
+use regex_lite::Regex;
+use rtprof_pprof_out::{GoroutineFilter, Snapshot};
 use rtprof_profiler::BlockKinds;
 use rtprof_profiler::cpu::MAX_HZ;
 use rtprof_trace_out::Format;
@@ -12,7 +15,7 @@ use crate::names::Names;
 use crate::query::{Query, integer};
 
 /// A valid request for a profile.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Asked {
     /// The length of a delta; `None` for the present state.
     pub(crate) over: Option<Duration>,
@@ -20,6 +23,16 @@ pub(crate) struct Asked {
     pub(crate) publish: bool,
     pub(crate) form: Form,
     pub(crate) part: Part,
+    /// `None` for all goroutines.
+    pub(crate) goroutines: Option<Goroutines>,
+}
+
+/// Which goroutines are written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Goroutines {
+    states: Vec<String>,
+    /// A regular expression.
+    show: Option<String>,
 }
 
 /// Which of a profile's waits, and which of its frames are written.
@@ -40,6 +53,8 @@ pub(crate) enum Form {
     Text(Names),
     /// Goroutines, each listed separately.
     Dump(Names),
+    /// Goroutines with equal stacks as one.
+    Groups(Names),
     /// The sample type at this index.
     Collapsed(usize),
     Top(usize),
@@ -66,7 +81,7 @@ pub(crate) struct Limits {
 
 impl Asked {
     /// Reads the parameters. Go: `handler.ServeHTTP` and `serveDeltaProfile`; `format`, `sample_index`, `symbolize`,
-    /// `startup`, `leaf` and `kinds` are our own.
+    /// `startup`, `leaf`, `kinds`, `show` and `state` are our own.
     pub(crate) fn of(
         query: &Query<'_>,
         subject: &RequestedProfile<'_>,
@@ -79,14 +94,44 @@ impl Asked {
             Some(_) if debug != 0 => {
                 return Err(Refusal::bad_request("format and debug params are incompatible"));
             }
-            Some(format) => form(&format, query, subject)?,
+            Some(format) => form(&format, query, subject, names)?,
             None if debug >= 2 && subject.has_dump => Form::Dump(names),
             None if debug != 0 => Form::Text(names),
             None => Form::Proto(names),
         };
         // Go ignores `gc` beside `seconds`, and in all other profiles.
         let publish = over.is_none() && subject.name == "heap" && query.number("gc") > 0;
-        Ok(Self { over, publish, form, part: Part::of(query, subject)? })
+        let goroutines = Goroutines::of(query, form)?;
+        Ok(Self { over, publish, form, part: Part::of(query, subject)?, goroutines })
+    }
+}
+
+impl Goroutines {
+    fn of(query: &Query<'_>, form: Form) -> Result<Option<Self>, Refusal> {
+        let (state, show) = (query.value("state"), query.value("show"));
+        if state.is_none() && show.is_none() {
+            return Ok(None);
+        }
+        if !matches!(form, Form::Dump(_) | Form::Groups(_)) {
+            let message =
+                "\"state\" and \"show\" are parameters of goroutine?debug=2 and goroutine?format=groups";
+            return Err(Refusal::bad_request(message));
+        }
+        if let Some(Err(error)) = show.as_deref().map(Regex::new) {
+            return Err(Refusal::bad_request(format!("invalid value for \"show\" - {error}")));
+        }
+        let states = state.iter().flat_map(|states| states.split(',')).map(|state| state.trim().to_owned());
+        Ok(Some(Self { states: states.collect(), show: show.map(Cow::into_owned) }))
+    }
+
+    pub(crate) fn filter(&self) -> GoroutineFilter {
+        let mut filter = GoroutineFilter::default();
+        filter.states.clone_from(&self.states);
+        // It was checked when the request was read.
+        if let Some(show) = self.show.as_deref().and_then(|show| Regex::new(show).ok()) {
+            filter.show = Some(Arc::new(move |name| show.is_match(name)));
+        }
+        filter
     }
 }
 
@@ -129,14 +174,21 @@ fn kinds(names: &str) -> Result<BlockKinds, Refusal> {
 }
 
 /// Returns the form that `format` names.
-fn form(format: &str, query: &Query<'_>, subject: &RequestedProfile<'_>) -> Result<Form, Refusal> {
+fn form(
+    format: &str,
+    query: &Query<'_>,
+    subject: &RequestedProfile<'_>,
+    names: Names,
+) -> Result<Form, Refusal> {
     match format {
         "collapsed" => Ok(Form::Collapsed(sample_index(query, subject)?)),
         "flamegraph" => Ok(Form::FlameGraph(sample_index(query, subject)?)),
         "top" => Ok(Form::Top(sample_index(query, subject)?)),
+        "groups" if subject.has_dump => Ok(Form::Groups(names)),
         _ => {
-            let message = "invalid value for \"format\" - must be \"top\", \"collapsed\" or \"flamegraph\"";
-            Err(Refusal::bad_request(message))
+            let groups = if subject.has_dump { "\"groups\", " } else { "" };
+            let all = format!("{groups}\"top\", \"collapsed\" or \"flamegraph\"");
+            Err(Refusal::bad_request(format!("invalid value for \"format\" - must be {all}")))
         }
     }
 }
@@ -223,9 +275,10 @@ impl CpuAsked {
             default_sample_type: 1,
         };
         let (length, hz) = (cpu_seconds(query, limits)?, cpu_hz(query)?);
+        let names = names(query, limits)?;
         let form = match query.value("format") {
-            Some(format) => form(&format, query, &subject)?,
-            None => Form::Proto(names(query, limits)?),
+            Some(format) => form(&format, query, &subject, names)?,
+            None => Form::Proto(names),
         };
         let thread_labels = query.number("threads") != 0;
         Ok(Self { length, hz, form, thread_labels, part: Part::of(query, &subject)? })

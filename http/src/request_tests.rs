@@ -22,7 +22,7 @@ fn asked(query: &str) -> Result<Asked, Refusal> {
 }
 
 fn form(form: Form) -> Result<Asked, Refusal> {
-    Ok(Asked { over: None, publish: false, form, part: Part::default() })
+    Ok(Asked { over: None, publish: false, form, part: Part::default(), goroutines: None })
 }
 
 const PROTO: Form = Form::Proto(Names::InTime);
@@ -57,6 +57,7 @@ fn seconds_are_checked_in_the_order_of_go() {
             publish: false,
             form: PROTO,
             part: Part::default(),
+            goroutines: None,
         })
     };
     assert_eq!(asked("seconds=5"), over(5));
@@ -93,7 +94,8 @@ fn seconds_are_checked_in_the_order_of_go() {
 
 #[test]
 fn gc_is_the_heaps() {
-    let published = Ok(Asked { over: None, publish: true, form: PROTO, part: Part::default() });
+    let published =
+        Ok(Asked { over: None, publish: true, form: PROTO, part: Part::default(), goroutines: None });
     assert_eq!(asked("gc=1"), published);
     assert_eq!(asked("gc=99999999999999999999"), published);
     for query in ["gc=0", "gc=-1", "gc=x", "gc="] {
@@ -226,6 +228,36 @@ fn a_part_of_a_profile_is_asked_for() {
     }
     let only_block = Refusal::bad_request("\"kinds\" is a parameter of block only");
     assert_eq!(asked("kinds=sync"), Err(only_block));
+}
+
+#[test]
+fn goroutines_are_chosen_in_their_own_forms() {
+    let goroutine = RequestedProfile {
+        name: "goroutine",
+        has_dump: true,
+        sample_types: &["goroutine"],
+        default_sample_type: 0,
+        ..HEAP
+    };
+    let asked = |query: &str| asked_of(&goroutine, query, LIMITS);
+    assert_eq!(asked("format=groups").map(|asked| asked.form), Ok(Form::Groups(Names::InTime)));
+    let chosen = asked("debug=2&state=await,%20sync%20wait&show=app::.*pay").unwrap().goroutines.unwrap();
+    assert_eq!(chosen.states, ["await", "sync wait"]);
+    let show = chosen.filter().show.unwrap();
+    assert!(show("app::orders::pay") && !show("app::orders::list"));
+    assert_eq!(asked("format=groups").unwrap().goroutines, None);
+    let refused = |message: &str| Err(Refusal::bad_request(message));
+    for query in ["show=x", "state=await", "debug=1&state=await", "format=top&show=x"] {
+        let expected =
+            "\"state\" and \"show\" are parameters of goroutine?debug=2 and goroutine?format=groups";
+        assert_eq!(asked(query), refused(expected), "{query}");
+    }
+    assert!(asked("debug=2&show=(").is_err());
+    let groups =
+        "invalid value for \"format\" - must be \"groups\", \"top\", \"collapsed\" or \"flamegraph\"";
+    assert_eq!(asked("format=svg"), refused(groups));
+    // Others have no groups.
+    assert!(asked_of(&HEAP, "format=groups", LIMITS).is_err());
 }
 
 #[test]

@@ -13,7 +13,7 @@ const NEAR: usize = 5;
 
 /// Returns what a thread with this stack waits for, if a function at its leaf shows it.
 pub(crate) fn reason(stack: Stack<'_>, locations: &mut Locations) -> Option<WaitReason> {
-    let shown = locations.event(stack);
+    let shown = locations.event_from_leaf(stack);
     let lines = shown.shown().flat_map(|(_, lines)| lines).take(NEAR);
     lines.map(|line| &*line.function.name).find_map(of_call)
 }

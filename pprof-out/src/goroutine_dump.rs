@@ -18,14 +18,16 @@
 //! begin with a header, so the line about the first goroutine comes after it. Functions have three dots in place of
 //! arguments, as Go writes where it does not know them.
 
-use std::fmt::Write as _;
+use std::collections::HashSet;
+use std::fmt::{self, Write as _};
 use std::io;
 use std::iter;
+use std::sync::Arc;
 
 use rtprof_profiler::GoroutineState;
 use rtprof_runtime::goroutine;
 use rtprof_runtime::hook;
-use rtprof_runtime::labels;
+use rtprof_runtime::labels::{self, LabelSetId};
 use rtprof_runtime::modules;
 use rtprof_runtime::snapshot;
 use rtprof_runtime::snapshot::{GoroutineKind, KernelState, Recorded};
@@ -40,18 +42,67 @@ use rtprof_symbols::locations::Locations;
 use rtprof_symbols::symbol_cache::Line;
 use rtprof_symbols::view::View;
 
+/// Which goroutines are written ([`Snapshot::with_goroutines`](crate::Snapshot::with_goroutines)).
+#[derive(Clone, Default)]
+#[non_exhaustive]
+pub struct GoroutineFilter {
+    /// Their states, in the words of the dump: `await`, `chan receive`. Empty for all.
+    pub states: Vec<String>,
+    /// Whether a name counts: of the thread or the task, of a function of the stack, or of its source file.
+    pub show: Option<Matches>,
+}
+
+/// Whether a name counts.
+type Matches = Arc<dyn Fn(&str) -> bool + Send + Sync>;
+
+impl GoroutineFilter {
+    pub(crate) fn keeps(
+        &self,
+        goroutine: &Recorded,
+        state: GoroutineState,
+        locations: &mut Locations,
+    ) -> bool {
+        let state = state.to_string();
+        if !self.states.is_empty() && !self.states.iter().any(|wanted| wanted.eq_ignore_ascii_case(&state)) {
+            return false;
+        }
+        let Some(show) = &self.show else { return true };
+        let mut has = |stack| {
+            let frames = locations.event_from_leaf(stack);
+            let mut lines = frames.shown().flat_map(|(_, lines)| lines);
+            lines.any(|line| show(&line.function.name) || show(&line.function.file))
+        };
+        show(goroutine.title())
+            || has(own_stack(goroutine))
+            || goroutine.branches.iter().any(|branch| has(*branch))
+    }
+}
+
+impl fmt::Debug for GoroutineFilter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GoroutineFilter").field("states", &self.states).finish_non_exhaustive()
+    }
+}
+
 /// Writes all goroutines. Go: `writeGoroutineStacks`.
 pub(crate) fn write(
     each: &[Recorded],
     comments: &[String],
     view: View,
+    filter: Option<&GoroutineFilter>,
     sink: &mut Sink<'_>,
 ) -> io::Result<()> {
     let mut locations = locations(each, view);
     let mut text = String::new();
     let mut bytes = Vec::new();
-    for (number, goroutine) in each.iter().enumerate() {
+    let mut number = 0;
+    for goroutine in each {
+        let state = state(goroutine, &mut locations);
+        if filter.is_some_and(|filter| !filter.keeps(goroutine, state, &mut locations)) {
+            continue;
+        }
         one_of_all(&mut text, number, goroutine, &mut locations);
+        number += 1;
         bytes.extend_from_slice(text.as_bytes());
         text.clear();
         sink.drain_chunk(&mut bytes)?;
@@ -134,12 +185,7 @@ fn about(text: &mut String, goroutine: &Recorded) {
         text.push(' ');
         quote(text, name);
     }
-    let labels = labels::resolve(goroutine.labels);
-    if !labels.is_empty() {
-        let pairs: Vec<String> =
-            labels.iter().map(|(key, value)| format!("{}: {}", word(key), word(value))).collect();
-        let _ = write!(text, " {{{}}}", cut(&pairs.join(", ")));
-    }
+    labels(text, goroutine.labels);
     if is_task {
         if let Some(at) = goroutine.start.map(Start::at) {
             let _ = write!(text, ", started at {}:{}", cut(at.file()), at.line());
@@ -161,18 +207,26 @@ fn about(text: &mut String, goroutine: &Recorded) {
     text.push('\n');
 }
 
+/// Writes ` {shard: 3, tenant: a}`, or nothing if there are no labels.
+pub(crate) fn labels(text: &mut String, labels: LabelSetId) {
+    let labels = labels::resolve(labels);
+    if !labels.is_empty() {
+        let pairs: Vec<String> =
+            labels.iter().map(|(key, value)| format!("{}: {}", word(key), word(value))).collect();
+        let _ = write!(text, " {{{}}}", cut(&pairs.join(", ")));
+    }
+}
+
 fn one(text: &mut String, goroutine: &Recorded, locations: &mut Locations) {
-    let stack = Stack { addresses: &goroutine.stack, span: goroutine.span };
-    let state = match GoroutineState::from(goroutine.state) {
-        GoroutineState::Syscall => {
-            called_wait::reason(stack, locations).map_or(GoroutineState::Syscall, GoroutineState::Waiting)
-        }
-        state => state,
-    };
-    header(text, goroutine, state);
-    frames(text, stack, locations);
+    header(text, goroutine, state(goroutine, locations));
+    frames(text, own_stack(goroutine), locations);
     created_by(text, goroutine, locations);
-    for &branch in &goroutine.branches {
+    other_branches(text, goroutine, locations);
+}
+
+/// Writes the stacks of a task beside its own.
+pub(crate) fn other_branches(text: &mut String, goroutine: &Recorded, locations: &mut Locations) {
+    for branch in distinct_branches(goroutine, locations) {
         // Readers of Go's form skip lines between goroutines.
         let _ = writeln!(text, "\n# goroutine {} awaits also:", goroutine.id);
         let mut lines = String::new();
@@ -181,6 +235,29 @@ fn one(text: &mut String, goroutine: &Recorded, locations: &mut Locations) {
             let _ = writeln!(text, "# {line}");
         });
     }
+}
+
+pub(crate) fn own_stack(goroutine: &Recorded) -> Stack<'_> {
+    Stack { addresses: &goroutine.stack, span: goroutine.span }
+}
+
+/// Returns the state, and for a thread in a system call what it waits for there, if that is known.
+pub(crate) fn state(goroutine: &Recorded, locations: &mut Locations) -> GoroutineState {
+    match GoroutineState::from(goroutine.state) {
+        GoroutineState::Syscall => called_wait::reason(own_stack(goroutine), locations)
+            .map_or(GoroutineState::Syscall, GoroutineState::Waiting),
+        state => state,
+    }
+}
+
+/// Returns the stacks of a task beside its own, one for each place in the program's code. A future of a library may register
+/// its waker several times, as tokio's sockets do, and a `select!` polls each of its branches at one place.
+fn distinct_branches(goroutine: &Recorded, locations: &mut Locations) -> Vec<Stack<'static>> {
+    let mut places: HashSet<_> = locations.event(own_stack(goroutine)).program_place().into_iter().collect();
+    let mut is_new = |branch: &Stack<'_>| {
+        locations.event(*branch).program_place().is_none_or(|place| places.insert(place))
+    };
+    goroutine.branches.iter().copied().filter(|branch| is_new(branch)).collect()
 }
 
 fn frames(text: &mut String, stack: Stack<'_>, locations: &mut Locations) {

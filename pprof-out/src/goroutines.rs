@@ -6,7 +6,8 @@ use rtprof_profiler::comments;
 use rtprof_runtime::counters::CountedProfile;
 use rtprof_runtime::labels::{self, LabelSetId};
 use rtprof_runtime::modules::CaptureSpan;
-use rtprof_runtime::snapshot::{self, Recorded};
+use rtprof_runtime::snapshot::{self, GoroutineKind, Recorded};
+use rtprof_runtime::task;
 
 use crate::encode::TASK_LABEL;
 use crate::goroutine_dump::kernel_state;
@@ -63,6 +64,13 @@ fn comments(each: &[Recorded]) -> Vec<String> {
     for (goroutine, kernel) in silent().take(TOLD) {
         let (id, name) = (goroutine.thread_id, goroutine.title());
         comments.push(format!("rtprof: no stack of thread {id} {name:?}, state {}", kernel_state(kernel)));
+    }
+    let followed = each.iter().filter(|goroutine| goroutine.kind == GoroutineKind::Task).count();
+    if let Some(live) = task::executor_tasks().filter(|live| *live > followed) {
+        comments.push(format!(
+            "rtprof: tokio has {live} live tasks, and rtprof follows {followed} tasks and futures: those of task::spawn and \
+             instrument"
+        ));
     }
     let rest = silent().count().saturating_sub(TOLD);
     if rest > 0 {

@@ -50,6 +50,7 @@ mod functions;
 #[doc(hidden)]
 pub mod fuzzing;
 mod goroutine_dump;
+mod goroutine_groups;
 mod goroutines;
 mod heap;
 mod incomplete;
@@ -79,7 +80,7 @@ pub use cpu_profile::{
     stop_cpu_profile,
 };
 pub use error::ProfileError;
-pub use goroutine_dump::stack;
+pub use goroutine_dump::{GoroutineFilter, stack};
 pub use profile::{Profile, write_heap_profile};
 pub use registry::{lookup, profiles};
 pub use rtprof_profiler::cpu::{CpuProfileError, CpuSource, SampledBy};

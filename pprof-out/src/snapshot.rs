@@ -14,11 +14,12 @@ use rtprof_symbols::view::View;
 
 use crate::call_tree::CallTree;
 use crate::contention::Contention;
+use crate::goroutine_dump::GoroutineFilter;
 use crate::kind::ProfileKind;
 use crate::record::{Detail, Record};
 use crate::sink::Sink;
 use crate::taken::Taken;
-use crate::{collapsed, goroutine_dump, incomplete, proto_form, text_form, top_form};
+use crate::{collapsed, goroutine_dump, goroutine_groups, incomplete, proto_form, text_form, top_form};
 
 /// What an export allocates at one time, at most, without its records: names and the output.
 pub(crate) const SMALL_EXPORT: usize = 4 << 20;
@@ -38,6 +39,8 @@ pub struct Snapshot {
     pub(crate) instant: Instant,
     /// For a goroutine profile: each goroutine by itself.
     pub(crate) goroutines: Option<Arc<[Recorded]>>,
+    /// See [`Snapshot::with_goroutines`].
+    pub(crate) filter: Option<GoroutineFilter>,
     /// See [`Snapshot::with_startup_frames`].
     pub(crate) startup_frames: bool,
     /// See [`Snapshot::from_program`].
@@ -55,6 +58,7 @@ impl Snapshot {
             taken: Taken::now(),
             instant: Instant::now(),
             goroutines: None,
+            filter: None,
             startup_frames: false,
             from_program: false,
         }
@@ -122,10 +126,44 @@ impl Snapshot {
         match &self.goroutines {
             Some(each) => {
                 let view = self.view(symbolization);
-                goroutine_dump::write(each, &self.comments, view, &mut Sink::new(&mut w))
+                goroutine_dump::write(
+                    each,
+                    &self.comments,
+                    view,
+                    self.filter.as_ref(),
+                    &mut Sink::new(&mut w),
+                )
             }
             None => self.write_text(w, symbolization),
         }
+    }
+
+    /// Writes goroutines with equal stacks as one, for people: first tasks whose thread waits, then the other tasks and the
+    /// threads, the most frequent stack first. Other profiles are written as [`write_text`](Self::write_text) does.
+    ///
+    /// # Errors
+    /// Those of the writer; [`OutOfMemory`](io::ErrorKind::OutOfMemory) if a limit of the address space leaves too little.
+    pub fn write_groups(&self, mut w: impl Write, symbolization: Symbolization) -> io::Result<()> {
+        self.check_room()?;
+        match &self.goroutines {
+            Some(each) => {
+                let view = self.view(symbolization);
+                goroutine_groups::write(
+                    each,
+                    &self.comments,
+                    view,
+                    self.filter.as_ref(),
+                    &mut Sink::new(&mut w),
+                )
+            }
+            None => self.write_text(w, symbolization),
+        }
+    }
+
+    /// Leaves the other goroutines out of [`write_dump`](Self::write_dump) and [`write_groups`](Self::write_groups).
+    #[must_use]
+    pub fn with_goroutines(self, filter: GoroutineFilter) -> Self {
+        Self { filter: Some(filter), ..self }
     }
 
     /// Writes collapsed stacks, the form that flame graph tools read: a line for each stack, its functions from the
@@ -235,8 +273,8 @@ impl Snapshot {
     /// Begins each stack at the program's own code: the functions of libraries that it calls are hidden, so that a wait for
     /// an async lock stands at the line that awaits it. Stacks without any code of the program, such as those of a pool's
     /// idle threads, are left out, and a comment counts them. Dependencies are recognized by where Cargo puts their source
-    /// files, so the program needs debug information; else only the standard library is hidden. Does not concern
-    /// [`write_dump`](Self::write_dump).
+    /// files, so the program needs debug information; else only the standard library is hidden. In
+    /// [`write_dump`](Self::write_dump) and [`write_groups`](Self::write_groups) a stack without code of the program is empty.
     #[must_use]
     pub fn from_program(self) -> Self {
         Self { from_program: true, ..self }

@@ -354,7 +354,7 @@ fn a_full_table_keeps_totals() {
     let over = COUNTERS.waits_over_stack_limit.get();
     for _ in 0..3 {
         (0..STACKS).for_each(|number| {
-            at_stack(number, 0, &|number| record(&SMALL, 1.0, number, Cause::Wait(BlockKinds::SYNC)))
+            at_stack(number, 0, &|number| _ = record(&SMALL, 1.0, number, Cause::Wait(BlockKinds::SYNC)))
         });
     }
     let counts = counts(&SMALL);

@@ -39,6 +39,14 @@ pub enum Piece {
     ThreadStart,
 }
 
+/// A line of the program's code, and the addresses from which it was reached. Several calls of one line are one place.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub struct ProgramPlace {
+    function: Arc<Function>,
+    line: u32,
+    callers: Vec<usize>,
+}
+
 /// A resolved stack.
 pub struct Frames<'a> {
     pub(crate) addresses: &'a [Address],
@@ -47,6 +55,8 @@ pub struct Frames<'a> {
     /// The part of the stack that is shown.
     pub visible: Visible,
     pub(crate) thread_start: &'a ThreadStart,
+    /// The module with rtprof, and so with the program.
+    pub(crate) own_module: Option<usize>,
 }
 
 /// The line that stands for the start of a thread.
@@ -114,6 +124,31 @@ impl Hidden {
 }
 
 impl<'a> Frames<'a> {
+    /// Returns a cut that hides everything up to the program's code (`program_code`). An address of the program without a
+    /// name may be its code.
+    pub(crate) fn program_cut(&self) -> Option<Cut> {
+        let cut = self.visible.cut;
+        let mut frames = cut.frames..self.stack.len();
+        frames.find_map(|frame| {
+            let address = &self.addresses[self.stack[frame] as usize];
+            if address.symbols.lines.is_empty() {
+                return (address.module == self.own_module).then_some(Cut { frames: frame, lines: 0 });
+            }
+            let from = if frame == cut.frames { cut.lines } else { 0 };
+            Some(Cut { frames: frame, lines: address.symbols.program.first_from(from)? })
+        })
+    }
+
+    /// Returns the place in the program's code that the stack has reached. `None` if there is no code of the program, or no
+    /// line is known.
+    pub fn program_place(&self) -> Option<ProgramPlace> {
+        let Cut { frames, lines } = self.program_cut()?;
+        let address = |&at: &u32| &self.addresses[at as usize];
+        let line = address(&self.stack[frames]).symbols.lines.get(lines).filter(|line| line.line != 0)?;
+        let callers = self.stack[frames + 1..].iter().map(|at| address(at).return_address).collect();
+        Some(ProgramPlace { function: line.function.clone(), line: line.line, callers })
+    }
+
     /// Whether all of the stack is hidden.
     pub fn is_empty(&self) -> bool {
         self.visible.cut.frames >= self.stack.len()

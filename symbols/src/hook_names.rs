@@ -244,7 +244,7 @@ mod tests {
 
     /// Modules of the hooks that run code of the program, have no function in a recorded stack, or whose functions are
     /// known by their names.
-    const OTHER_MODULES: [&str; 38] = [
+    const OTHER_MODULES: [&str; 39] = [
         "frame",
         "interpose",
         "sync::condvar",
@@ -265,6 +265,7 @@ mod tests {
         "task::instrumented",
         "task::join_set",
         "task::labelled",
+        "task::live",
         "task::program_type",
         "task::spawn",
         "task::tracked",

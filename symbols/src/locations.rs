@@ -158,10 +158,20 @@ impl Locations {
     /// off its leaf.
     pub fn event(&mut self, stack: Stack<'_>) -> Frames<'_> {
         self.resolve(stack);
-        let of_call = self.call_cut();
-        let hooks = || prune::cut(Machinery::Hooks, self.stack.len(), None, |frame| self.classes(frame));
-        let cut = of_call.unwrap_or_else(hooks);
+        let cut = self.event_cut();
         self.frames(cut)
+    }
+
+    /// As [`event`](Self::event), also with what the program calls in libraries if stacks begin at its own code.
+    pub fn event_from_leaf(&mut self, stack: Stack<'_>) -> Frames<'_> {
+        self.resolve(stack);
+        let cut = self.event_cut();
+        self.frames_from_leaf(cut)
+    }
+
+    fn event_cut(&self) -> Cut {
+        let hooks = || prune::cut(Machinery::Hooks, self.stack.len(), None, |frame| self.classes(frame));
+        self.call_cut().unwrap_or_else(hooks)
     }
 
     /// Resolves a stack of return addresses, leaf first, of a thread that was running. Nothing is hidden but what lies
@@ -198,26 +208,19 @@ impl Locations {
     }
 
     fn frames(&self, cut: Cut) -> Frames<'_> {
-        let cut = if self.from_program { self.program_cut(cut) } else { cut };
-        let visible = Visible { cut, startup: self.startup.filter(|hidden| hidden.leaves_any_after(cut)) };
-        let Self { addresses, stack, thread_start, .. } = self;
-        Frames { addresses, stack, visible, thread_start }
+        let frames = self.frames_from_leaf(cut);
+        if !self.from_program {
+            return frames;
+        }
+        let nothing = Cut { frames: self.stack.len(), lines: 0 };
+        let cut = frames.program_cut().unwrap_or(nothing);
+        self.frames_from_leaf(cut)
     }
 
-    /// Returns a cut that hides everything up to the program's code; all of the stack if there is none. An address of the
-    /// program without a name may be its code.
-    fn program_cut(&self, cut: Cut) -> Cut {
-        let frames = cut.frames..self.stack.len();
-        let mut of_program = frames.filter_map(|frame| {
-            let from = if frame == cut.frames { cut.lines } else { 0 };
-            let address = &self.addresses[self.stack[frame] as usize];
-            if address.symbols.lines.is_empty() {
-                return (address.module == self.own_module).then_some(Cut { frames: frame, lines: 0 });
-            }
-            let lines = address.symbols.program.first_from(from)?;
-            Some(Cut { frames: frame, lines })
-        });
-        of_program.next().unwrap_or(Cut { frames: self.stack.len(), lines: 0 })
+    fn frames_from_leaf(&self, cut: Cut) -> Frames<'_> {
+        let visible = Visible { cut, startup: self.startup.filter(|hidden| hidden.leaves_any_after(cut)) };
+        let Self { addresses, stack, thread_start, own_module, .. } = self;
+        Frames { addresses, stack, visible, thread_start, own_module: *own_module }
     }
 
     /// Whether stacks begin at the program's code ([`View::from_program`]).

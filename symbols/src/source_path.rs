@@ -190,11 +190,10 @@ fn is_hash_table(file: &str) -> bool {
 /// Whether a function, by its name, belongs to a crate of this workspace.
 pub(crate) fn is_of_rtprof(name: &str) -> bool {
     let krate = name.trim_start_matches(['<', '&']).split_once("::").map_or(name, |(krate, _)| krate);
-    let folder = match krate.strip_prefix("rtprof") {
-        Some(rest) if rest.is_empty() => return true,
-        Some(rest) => rest.strip_prefix('_'),
-        None => None,
-    };
+    if krate == "rtprof" {
+        return true;
+    }
+    let folder = krate.strip_prefix("rtprof_");
     folder.is_some_and(|folder| OWN_FOLDERS.iter().any(|own| own.replace('-', "_") == folder))
 }
 

@@ -14,7 +14,7 @@ use test_support::folder;
 
 /// Features that only add items, which do not affect a program that does not name them. Read the crate before adding to
 /// this list.
-const ONLY_ADD: [(&str, &[&str]); 21] = [
+const ONLY_ADD: [(&str, &[&str]); 22] = [
     ("addr2line", &["loader", "std"]),
     ("base64", &["alloc"]),
     ("bitflags", &["std"]),
@@ -31,6 +31,7 @@ const ONLY_ADD: [(&str, &[&str]); 21] = [
     ("mio", &["net", "os-ext", "os-poll"]),
     ("object", &["compression", "elf", "read_core", "std"]),
     ("prost", &["derive", "std"]),
+    ("regex-lite", &["default", "std", "string"]),
     ("rustix", &["alloc", "process", "std"]),
     ("serde_json", &["default", "std"]),
     ("smallvec", &["const_generics", "const_new"]),

@@ -46,6 +46,8 @@ mod instrumented;
 #[cfg(feature = "tokio")]
 mod join_set;
 mod labelled;
+#[cfg(feature = "tokio")]
+mod live;
 mod program_type;
 #[cfg(feature = "tokio")]
 mod spawn;

@@ -12,6 +12,8 @@ use rtprof_runtime::task::{self, Begun, Task};
 use rtprof_tracer::polls::{self, PollEnd};
 use rtprof_tracer::{Suspended, is_enabled};
 
+#[cfg(feature = "tokio")]
+use super::live;
 use super::waker;
 
 /// A task, which ends when this is dropped.
@@ -39,6 +41,8 @@ impl Tracked {
         if is_enabled() {
             polls::created(task);
         }
+        #[cfg(feature = "tokio")]
+        live::begun(task);
         Some(Self { task, labels: labels::current(), user_task: Suspended::NONE })
     }
 
@@ -132,6 +136,8 @@ impl Drop for Tracked {
         if is_enabled() {
             polls::dropped(self.task);
         }
+        #[cfg(feature = "tokio")]
+        live::ends(self.task);
         // SAFETY: the task has no future.
         unsafe { self.task.end() };
     }

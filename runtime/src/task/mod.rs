@@ -35,6 +35,7 @@ mod slot;
 mod telling;
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::OnceLock;
 
 pub use await_stack::MAX_BRANCHES;
 pub(crate) use request::begin_lease;
@@ -79,6 +80,18 @@ pub fn set_followed(are_followed: bool) -> bool {
 pub fn are_followed() -> bool {
     ARE_FOLLOWED.load(Ordering::Relaxed)
 }
+
+/// Sets the function that returns how many tasks an executor has, also those that are not followed. The first remains.
+pub fn set_executor_tasks(count: fn() -> Option<usize>) {
+    let _ = EXECUTOR_TASKS.set(count);
+}
+
+/// Returns how many tasks the program's executor has, if that is known.
+pub fn executor_tasks() -> Option<usize> {
+    EXECUTOR_TASKS.get()?()
+}
+
+static EXECUTOR_TASKS: OnceLock<fn() -> Option<usize>> = OnceLock::new();
 
 pub(crate) fn open() {
     PROCESS.store(own_process(), Ordering::Relaxed);
