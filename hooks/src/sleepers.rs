@@ -105,8 +105,10 @@ const fn age(tick: u64) -> u32 {
     (tick >> AGE) as u32
 }
 
-/// Bit of a cell's weight: the home counts this waiter.
+/// Bit of a cell's note: the home counts this waiter.
 const IS_WATCHED: u64 = 1 << 63;
+/// The bits of a note that are the weight, and the largest weight: no fraction that is in use comes near.
+const WEIGHT: u64 = u32::MAX as u64;
 
 /// A cell, and the home of the same number, which has nothing to do with it. Only homes with even numbers are used.
 #[repr(align(64))]
@@ -126,8 +128,8 @@ struct Cell {
     id: AtomicU32,
     /// As for the kernel's futex; if the wait is owed, since when, in units of 2^[`AGE`] ticks.
     bits: AtomicU32,
-    /// As in [`Note`], with [`IS_WATCHED`].
-    weight: AtomicU64,
+    /// A [`Note`] as a word.
+    note: AtomicU64,
     /// Where the thread has waited, if the wait is owed.
     site: NotedSite,
     /// The record of the wake, which asks the thread where it has waited.
@@ -141,17 +143,43 @@ pub(crate) struct Note {
     pub(crate) is_watched: bool,
     /// How many waits this one stands for in the mutex profile; 0 if it is not recorded.
     pub(crate) weight: u64,
+    /// Which function has called the kernel, where that is known.
+    pub(crate) caller: Caller,
+}
+
+/// The function that has called the kernel, by 31 bits of its return address. They only tell functions apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Caller(u32);
+
+impl Caller {
+    const BITS: u32 = 31;
+    pub(crate) const UNKNOWN: Self = Self(0);
+
+    #[inline(always)]
+    pub(crate) fn of(return_address: usize) -> Self {
+        Self(return_address as u32 & ((1 << Self::BITS) - 1))
+    }
+
+    pub(crate) fn bits(self) -> u32 {
+        self.0
+    }
 }
 
 impl Note {
-    /// The word in a cell.
+    /// The word in a cell: whether it is watched, the caller, and the weight. [`UNWATCHED`] of all waiters of which nothing is
+    /// needed.
     #[inline(always)]
     fn word(self) -> u64 {
-        self.weight.min(!IS_WATCHED) | if self.is_watched { IS_WATCHED } else { 0 }
+        if !self.is_watched && self.weight == 0 {
+            return UNWATCHED;
+        }
+        let is_watched = if self.is_watched { IS_WATCHED } else { 0 };
+        is_watched | u64::from(self.caller.0) << 32 | self.weight.min(WEIGHT)
     }
 
     fn of_word(word: u64) -> Self {
-        Self { is_watched: word & IS_WATCHED != 0, weight: word & !IS_WATCHED }
+        let caller = Caller((word >> 32) as u32 & ((1 << Caller::BITS) - 1));
+        Self { is_watched: word & IS_WATCHED != 0, weight: word & WEIGHT, caller }
     }
 }
 
@@ -177,6 +205,8 @@ pub(crate) struct Woken<'a> {
     pub(crate) charge: Charge,
     /// Where one of them was, if that is known already.
     pub(crate) site: Option<&'static WaitSite>,
+    /// Which function one of them has waited in.
+    pub(crate) caller: Caller,
     /// One of those that the mutex profile records.
     cell: Option<&'a Cell>,
     /// What its `since` is now.
@@ -232,7 +262,7 @@ impl Cell {
     }
 
     fn note(&self) -> Note {
-        Note::of_word(self.weight.load(Ordering::Relaxed))
+        Note::of_word(self.note.load(Ordering::Relaxed))
     }
 
     /// Takes the cell if it is free.
@@ -261,7 +291,7 @@ pub(crate) struct SleeperCell {
     /// As in the cell.
     id: u32,
     /// As in the cell.
-    weight: u64,
+    note: u64,
 }
 
 impl Sleepers {
@@ -277,7 +307,7 @@ impl Sleepers {
                         goroutine: AtomicPtr::new(core::ptr::null_mut()),
                         id: AtomicU32::new(0),
                         bits: AtomicU32::new(0),
-                        weight: AtomicU64::new(0),
+                        note: AtomicU64::new(UNWATCHED),
                         site: NotedSite::none(),
                         record: AtomicRef::none(),
                     },
@@ -322,9 +352,9 @@ impl Sleepers {
         cell.id.store(id, Ordering::Relaxed);
         let goroutine = goroutine.map_or(core::ptr::null_mut(), |own| (&raw const *own).cast_mut());
         cell.goroutine.store(goroutine, Ordering::Relaxed);
-        let weight = note.word();
-        cell.weight.store(weight, Ordering::Relaxed);
-        if weight != UNWATCHED {
+        let word = note.word();
+        cell.note.store(word, Ordering::Relaxed);
+        if word != UNWATCHED {
             cell.record.set(None);
         }
         cell.since.store(start, Ordering::Release);
@@ -335,7 +365,7 @@ impl Sleepers {
         if before != with_this(before) {
             self.home(home).change(with_this);
         }
-        let place = SleeperCell { home: home as u16, distance: distance as u16, id, weight };
+        let place = SleeperCell { home: home as u16, distance: distance as u16, id, note: word };
         found(place);
         cell.address.store(address, Ordering::Release);
         Some(place)
@@ -369,7 +399,7 @@ impl Sleepers {
     #[inline]
     pub(crate) fn leave(&self, place: SleeperCell) -> Option<u64> {
         let cell = self.own(place)?;
-        if place.weight == UNWATCHED {
+        if place.note == UNWATCHED {
             self.leave_unwatched(cell);
             return None;
         }
@@ -393,7 +423,7 @@ impl Sleepers {
             return None;
         }
         self.free(cell, place.home.into());
-        (since & IS_WOKEN != 0 && place.weight & IS_WATCHED != 0).then_some(rounded(since))
+        (since & IS_WOKEN != 0 && place.note & IS_WATCHED != 0).then_some(rounded(since))
     }
 
     /// As [`Sleepers::leave`], at the tick `now`, for a wait that another thread has ended: if none was charged for it, and
@@ -407,7 +437,7 @@ impl Sleepers {
         site: impl FnOnce() -> Option<&'static WaitSite>,
     ) -> Left {
         let Some(cell) = self.own(place) else { return Left::default() };
-        if place.weight == UNWATCHED {
+        if place.note == UNWATCHED {
             self.leave_unwatched(cell);
             return Left::default();
         }
@@ -424,7 +454,7 @@ impl Sleepers {
     ) -> Left {
         let since = cell.since.load(Ordering::Acquire);
         let waited = now.saturating_sub(since);
-        let Note { weight, .. } = Note::of_word(place.weight);
+        let Note { weight, .. } = Note::of_word(place.note);
         if weight > 1 && since & IS_WOKEN == 0 && waited >= LEAST_SLEEP {
             cell.site.set(site());
             cell.bits.store(age(now), Ordering::Relaxed);
@@ -529,7 +559,7 @@ impl Sleepers {
             if take_it().is_ok() {
                 woken.charge.add(note.weight, 1, now.saturating_sub(since));
                 if note.weight != 0 {
-                    woken.cell = Some(cell);
+                    (woken.cell, woken.caller) = (Some(cell), note.caller);
                 }
                 if let Some(goroutine) = goroutine {
                     unblock(goroutine, since);
@@ -554,22 +584,24 @@ impl Sleepers {
             }
         }
         if are_owed {
-            self.take_owed(home, address, now, |weight, ticks, site| {
-                woken.charge.add(weight, 1, ticks);
-                woken.site = site.or(woken.site);
+            self.take_owed(home, address, now, |note, ticks, site| {
+                woken.charge.add(note.weight, 1, ticks);
+                if woken.cell.is_none() {
+                    (woken.site, woken.caller) = (site, note.caller);
+                }
             });
         }
         woken
     }
 
-    /// Calls `pay` with the weight, the ticks and the site of each wait at the address that is owed, and frees its cell.
+    /// Calls `pay` with the note, the ticks and the site of each wait at the address that is owed, and frees its cell.
     #[cold]
     fn take_owed(
         &self,
         home: usize,
         address: usize,
         now: u64,
-        mut pay: impl FnMut(u64, u64, Option<&'static WaitSite>),
+        mut pay: impl FnMut(Note, u64, Option<&'static WaitSite>),
     ) {
         self.each_at(home, address, now, |cell, since| {
             if since & IS_OWED != 0
@@ -579,7 +611,7 @@ impl Sleepers {
                 // another address, where a wait of the same length is owed.
                 let owed_at = cell.address.load(Ordering::Relaxed);
                 if owed_at == address {
-                    pay(cell.note().weight, rounded(since & !IS_OWED), cell.site.get());
+                    pay(cell.note(), rounded(since & !IS_OWED), cell.site.get());
                 }
                 self.free(cell, home_of(owed_at));
             }

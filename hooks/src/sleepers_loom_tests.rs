@@ -13,7 +13,7 @@ impl Sleepers {
                 goroutine: AtomicPtr::new(core::ptr::null_mut()),
                 id: AtomicU32::new(0),
                 bits: AtomicU32::new(0),
-                weight: AtomicU64::new(0),
+                note: AtomicU64::new(UNWATCHED),
                 site: NotedSite::none(),
                 record: AtomicRef::none(),
             },
@@ -28,7 +28,7 @@ fn bound() -> usize {
 }
 
 /// Chooses the charge.
-const CHOSEN: Note = Note { is_watched: true, weight: 1 };
+const CHOSEN: Note = Note { is_watched: true, weight: 1, caller: Caller::UNKNOWN };
 
 /// Another address, with the same home.
 const OTHER: usize = 192;
@@ -126,7 +126,7 @@ fn loom_what_was_abandoned_is_freed_once() {
 /// at most once, and it is charged when both have been woken by wakes that saw it.
 #[test]
 fn loom_what_is_owed_is_charged_once() {
-    const TWO: Note = Note { is_watched: true, weight: 2 };
+    const TWO: Note = Note { is_watched: true, weight: 2, caller: Caller::UNKNOWN };
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(bound());
     builder.check(|| {

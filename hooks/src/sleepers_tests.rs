@@ -6,9 +6,9 @@ use super::*;
 
 const ANY: u32 = u32::MAX;
 /// Chooses the charge.
-const CHOSEN: Note = Note { is_watched: true, weight: 1 };
+const CHOSEN: Note = Note { is_watched: true, weight: 1, caller: Caller::UNKNOWN };
 /// A waiter that is not watched.
-const OTHER: Note = Note { is_watched: false, weight: 0 };
+const OTHER: Note = Note { is_watched: false, weight: 0, caller: Caller::UNKNOWN };
 
 fn wake(sleepers: &Sleepers, address: usize, count: u32, bits: u32, now: u64) -> (u64, u64) {
     let charge = sleepers.wake(address, count, bits, now, |_, _| unreachable!("no goroutines here")).charge;
@@ -57,19 +57,22 @@ fn a_lock_charges_all_for_what_is_new() {
 fn waits_count_as_they_have_chosen() {
     let sleepers = Box::new(Sleepers::new());
     let enter = |start, weight| {
-        let note = Note { is_watched: true, weight };
+        let note = Note { is_watched: true, weight, caller: Caller::UNKNOWN };
         sleepers.enter(sleeper(64, ANY, start, None, note), &Hints::new(), |_| ()).expect("there is room")
     };
-    const MOST: u64 = i64::MAX as u64;
+    const MOST: u64 = u32::MAX as u64;
     let places = [enter(10, 0), enter(20, 7), enter(30, MOST)];
     assert_eq!(wake(&sleepers, 64, 1, ANY, 100), (0, 0), "it is woken, and no charge is noted");
     let charge = sleepers.charge(64, 110, |_| unreachable!("no goroutines here"));
-    assert_eq!((charge.waits, charge.ticks), (MOST + 7, u64::MAX), "sums do not wrap");
+    assert_eq!((charge.waits, charge.ticks), (MOST + 7, MOST * 80 + 7 * 90));
     assert_eq!(sleepers.leave(places[2]), Some(110));
     let charge = sleepers.charge(64, 130, |_| unreachable!("no goroutines here"));
     assert_eq!((charge.waits, charge.ticks), (0, 7 * 20));
-    assert_eq!(sleepers.leave(places[0]), Some(130));
-    assert_eq!(sleepers.leave(places[1]), Some(130));
+    let late = 1 << 62;
+    let charge = sleepers.charge(64, late, |_| unreachable!("no goroutines here"));
+    assert_eq!(charge.ticks, u64::MAX, "sums do not wrap");
+    assert_eq!(sleepers.leave(places[0]), Some(late));
+    assert_eq!(sleepers.leave(places[1]), Some(late));
 }
 
 #[test]
@@ -191,7 +194,42 @@ fn a_waiter_that_is_not_watched_changes_no_home_and_has_its_turn() {
 }
 
 /// A waiter that stands for three.
-const THREE: Note = Note { is_watched: true, weight: 3 };
+/// What a waiter notes is one word in its cell.
+#[test]
+fn notes_are_words() {
+    for is_watched in [true, false] {
+        for weight in [0, 1, u64::from(u32::MAX)] {
+            for address in [0, 1, 0x5555_5555_4321, usize::MAX] {
+                let note = Note { is_watched, weight, caller: Caller::of(address) };
+                let read = Note::of_word(note.word());
+                assert_eq!((read.is_watched, read.weight), (is_watched, weight));
+                if is_watched || weight != 0 {
+                    assert_eq!(read.caller, note.caller);
+                }
+            }
+        }
+    }
+    assert_eq!(Note::default().word(), UNWATCHED);
+    let heavy = Note { is_watched: true, weight: u64::MAX, caller: Caller::of(7) };
+    assert_eq!(Note::of_word(heavy.word()).weight, u64::from(u32::MAX));
+    assert_ne!(Caller::of(0x7f00_0000_1000), Caller::of(0x7f00_0000_1005));
+}
+
+/// A wake says which function its waiter has waited in.
+#[test]
+fn a_wake_knows_the_caller() {
+    let sleepers: &Sleepers = Box::leak(Box::new(Sleepers::new()));
+    for address in [0x1000, 0x2000] {
+        let note = Note { is_watched: true, weight: 1, caller: Caller::of(address) };
+        let sleeper = Sleeper { address: 64, bits: 1, start: 10, goroutine: None, note };
+        let place = sleepers.enter(sleeper, &Hints::new(), |_| ()).expect("a cell is free");
+        let woken = sleepers.wake(64, 1, 1, 100, |_, _| ());
+        assert_eq!(woken.caller, Caller::of(address));
+        sleepers.leave(place);
+    }
+}
+
+const THREE: Note = Note { is_watched: true, weight: 3, caller: Caller::UNKNOWN };
 /// More than a sleep needs.
 const LONG: u64 = 2 * LEAST_SLEEP;
 

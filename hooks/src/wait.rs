@@ -301,9 +301,9 @@ pub(crate) fn charged_for_chosen(charge: Charge) {
 #[cfg(rtprof_interposed)]
 #[inline]
 pub(crate) fn woke(woken: &Woken<'_>) {
-    let Woken { charge, site, .. } = woken;
+    let Woken { charge, site, caller, .. } = woken;
     if charge.waits != 0
-        && let Some(asks) = contention::chosen_wake_event(charge.waits, charge.ticks, *site)
+        && let Some(asks) = contention::chosen_wake_event(charge.waits, charge.ticks, caller.bits(), *site)
     {
         woken.ask(asks);
     }

@@ -57,8 +57,10 @@ impl Contention {
             labels: labels::resolve(count.labels).into(),
             detail: match self {
                 Self::Block => Detail::Waits(count.kinds),
-                Self::Mutex if count.is_wake => Detail::Wake(count.waited_at.map(Box::new)),
-                Self::Mutex => Detail::None,
+                Self::Mutex => match count.woken_in {
+                    Some(woken_in) => Detail::Wake { woken_in, waited_at: count.waited_at.map(Box::new) },
+                    None => Detail::None,
+                },
             },
             ..Record::of_kept(
                 count.stack,

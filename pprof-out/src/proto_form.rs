@@ -46,7 +46,7 @@ pub(crate) fn write(snapshot: &Snapshot, view: View, sink: &mut Sink<'_>) -> io:
 fn labels(record: &Record, strings: &mut StringTable, out: &mut Vec<Label>) {
     out.extend(record.labels.iter().map(|(key, value)| text_label(strings, key, value)));
     match &record.detail {
-        Detail::None | Detail::Wake(_) | Detail::Waits(_) => {}
+        Detail::None | Detail::Wake { .. } | Detail::Waits(_) => {}
         Detail::Objects { size, .. } => out.push(number_label(strings, "bytes", *size as i64, "bytes")),
         Detail::Samples(sampled) => {
             // A label of the program with the same key takes precedence.

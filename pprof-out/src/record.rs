@@ -48,8 +48,9 @@ pub(crate) enum Detail {
     None,
     /// Objects of this size, sampled at this rate.
     Objects { size: usize, rate: usize },
-    /// A wake that may not have been an unlock, with the innermost frames of the first wait that it ended, if known.
-    Wake(Option<Box<Stack<'static>>>),
+    /// A wake that may not have been an unlock, of threads that have waited in one function, with the innermost frames of the
+    /// first of the waits, if known.
+    Wake { woken_in: u32, waited_at: Option<Box<Stack<'static>>> },
     /// Waits of these kinds.
     Waits(BlockKinds),
     /// CPU samples.
@@ -71,8 +72,8 @@ pub(crate) struct RecordKey<'a> {
     stack: &'a [usize],
     leaf: Leaf,
     labels: &'a [(String, String)],
-    /// Size and rate of objects.
-    objects: [usize; 2],
+    /// Size and rate of objects; the function in which the woken threads have waited.
+    apart: [usize; 2],
 }
 
 impl Record {
@@ -101,7 +102,7 @@ impl Record {
     /// Returns all stacks of the record that need names: its own, and the one of the wait that it ended.
     pub(crate) fn stacks(&self) -> impl Iterator<Item = Stack<'_>> + Clone {
         let told_by = match &self.detail {
-            Detail::Wake(Some(waited_at)) => Some(**waited_at),
+            Detail::Wake { waited_at: Some(waited_at), .. } => Some(**waited_at),
             _ => None,
         };
         std::iter::once(self.captured()).chain(told_by)
@@ -115,7 +116,7 @@ impl Record {
     /// Whether it belongs there wherever its stack begins.
     pub(crate) fn may_belong(&self, locations: &mut Locations) -> bool {
         match &self.detail {
-            Detail::Wake(waited_at) => {
+            Detail::Wake { waited_at, .. } => {
                 locations.may_be_unlock(self.captured(), waited_at.as_deref().copied())
             }
             _ => true,
@@ -138,10 +139,11 @@ impl Record {
     }
 
     pub(crate) fn key(&self) -> RecordKey<'_> {
-        let objects = match self.detail {
+        let apart = match self.detail {
             Detail::Objects { size, rate } => [size, rate],
+            Detail::Wake { woken_in, .. } => [woken_in as usize, 1],
             _ => [0; 2],
         };
-        RecordKey { stack: &self.stack, leaf: self.leaf, labels: &self.labels, objects }
+        RecordKey { stack: &self.stack, leaf: self.leaf, labels: &self.labels, apart }
     }
 }

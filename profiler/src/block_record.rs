@@ -30,8 +30,8 @@ impl Limited for BlockRecord {
 }
 
 impl BlockRecord {
-    /// Notes the site of a wait that an event stands for. Only the first is kept: all waits ended by one stack are of
-    /// one kind.
+    /// Notes the site of a wait that an event stands for. Only the first is kept: all waits of one function that one stack has
+    /// ended are of one kind.
     pub(crate) fn note_wait_site(&self, site: &'static WaitSite) {
         if self.wait_site.get().is_none() {
             self.wait_site.set(Some(site));

@@ -63,12 +63,15 @@ const OVERFLOW_BUCKETS: usize = labels::MAX_SETS;
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct BlockKey {
     labels: LabelSetId,
-    is_wake: bool,
+    /// Of a wake that may not be an unlock, what tells apart the functions in which the woken threads have waited. One unlock
+    /// may wake a thread that has waited for the lock, and another time one that was handed to the lock by a condition.
+    woken_in: Option<u32>,
 }
 
 impl Key for BlockKey {
     fn seed(&self) -> u64 {
-        u64::from(self.labels.bits()) | u64::from(self.is_wake) << 32
+        let woken_in = self.woken_in.map_or(0, |caller| caller << 1 | 1);
+        u64::from(self.labels.bits()) | u64::from(woken_in) << 32
     }
 }
 
@@ -234,7 +237,7 @@ fn await_event(choice: WaitChoice, cycles: u64, stack: &[usize], labels: LabelSe
         let (count, cycles) = block_weight(cycles, rate);
         let (count, cycles) = (count * one_in, (cycles as f64 * one_in) as u64);
         governor::sampled(Profile::Block, || {
-            let key = BlockKey { labels, is_wake: false };
+            let key = BlockKey { labels, woken_in: None };
             add(&BLOCK, key, stack, count, cycles, Cause::Wait(BlockKinds::AWAIT));
         });
     }
@@ -291,7 +294,8 @@ pub fn choose_wait(kind: BlockKinds) -> Choice {
 
 #[inline]
 fn choose_for_mutex() -> u64 {
-    let fraction = MUTEX_FRACTION.load(Ordering::Acquire) as u64;
+    // A waiter notes 32 bits of what it stands for. One in so many is chosen in no process.
+    let fraction = (MUTEX_FRACTION.load(Ordering::Acquire) as u64).min(u32::MAX.into());
     if fraction == 0 {
         return 0;
     }
@@ -356,18 +360,19 @@ pub fn chosen_mutex_event(waits: u64, cycles: u64) {
 
 /// Records as [`chosen_mutex_event`] does a wake that may have been an unlock or another event that others waited for: a
 /// notified condition, a message. The function names of its stack show later which, or else those of the site where one
-/// of the waiters has waited. If that is not known yet, returns the record, for [`note_wait_site`]. Safe to call in a hook.
+/// of the waiters has waited. `woken_in` tells apart the functions in which they have. If the site is not known yet, returns the record, for [`note_wait_site`]. Safe to call in a hook.
 #[inline]
 pub fn chosen_wake_event(
     waits: u64,
     cycles: u64,
+    woken_in: u32,
     waited_at: Option<&'static WaitSite>,
 ) -> Option<&'static BlockRecord> {
-    record_chosen(waits, cycles, Cause::Wake { waited_at })
+    record_chosen(waits, cycles, Cause::Wake { woken_in, waited_at })
 }
 
-/// Notes where a wait was that was ended by wakes of this record. Only the first site is kept: all waits ended by one stack
-/// are of one kind. Safe to call in a hook.
+/// Notes where a wait was that was ended by wakes of this record. Only the first site is kept: waits of one function that one stack
+/// has ended are of one kind. Safe to call in a hook.
 pub fn note_wait_site(record: &BlockRecord, site: Option<&'static WaitSite>) {
     if let Some(site) = site {
         record.note_wait_site(site);
@@ -445,7 +450,11 @@ fn record_here(
 ) -> Option<&'static BlockRecord> {
     with_frames(|frames| {
         let depth = capture(frames);
-        let key = BlockKey { labels: labels::current_id(), is_wake: matches!(cause, Cause::Wake { .. }) };
+        let woken_in = match cause {
+            Cause::Wake { woken_in, .. } => Some(woken_in),
+            Cause::Wait(_) | Cause::Unlock => None,
+        };
+        let key = BlockKey { labels: labels::current_id(), woken_in };
         add(buckets, key, &frames[..depth], count, cycles, cause)
     })
 }
@@ -461,8 +470,8 @@ fn add(
     let bucket = buckets.intern_or_fold(key, stack, |key| key, OVERFLOW_BUCKETS)?;
     match cause {
         Cause::Wait(kind) => bucket.record.note_kind(kind),
-        Cause::Wake { waited_at: Some(site) } => bucket.record.note_wait_site(site),
-        Cause::Wake { waited_at: None } | Cause::Unlock => {}
+        Cause::Wake { waited_at: Some(site), .. } => bucket.record.note_wait_site(site),
+        Cause::Wake { waited_at: None, .. } | Cause::Unlock => {}
     }
     bucket.record.add(count, cycles);
     Some(&bucket.record)
@@ -476,7 +485,7 @@ enum Cause {
     /// An unlock.
     Unlock,
     /// A [`chosen_wake_event`].
-    Wake { waited_at: Option<&'static WaitSite> },
+    Wake { woken_in: u32, waited_at: Option<&'static WaitSite> },
 }
 
 /// A bucket of the block or mutex profile, scaled by the weights of its samples.
@@ -486,8 +495,9 @@ pub struct BlockCount {
     pub stack: Stack<'static>,
     /// The labels of the thread or task.
     pub labels: LabelSetId,
-    /// Whether it is from [`chosen_wake_event`], so that it may not be an unlock.
-    pub is_wake: bool,
+    /// If it is from [`chosen_wake_event`], so that it may not be an unlock: what tells apart the functions in which the woken
+    /// threads have waited.
+    pub woken_in: Option<u32>,
     /// The kinds of the waits; none of wakes and unlocks.
     pub kinds: BlockKinds,
     /// The innermost frames of the site of the first wait that this wake has ended, if it is known.
@@ -514,10 +524,10 @@ fn counts(buckets: &'static Buckets) -> Vec<BlockCount> {
     out.extend(buckets.iter().filter_map(|bucket| {
         let (count, cycles) = bucket.record.read();
         let (stack, labels) = (bucket.captured(), bucket.key.labels);
-        let is_wake = bucket.key.is_wake;
+        let woken_in = bucket.key.woken_in;
         let waited_at = bucket.record.wait_site().map(Entry::captured);
         let counted =
-            BlockCount { stack, labels, is_wake, kinds: bucket.record.kinds(), waited_at, count, cycles };
+            BlockCount { stack, labels, woken_in, kinds: bucket.record.kinds(), waited_at, count, cycles };
         (count > 0.0 || cycles > 0).then_some(counted)
     }));
     out

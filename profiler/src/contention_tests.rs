@@ -149,7 +149,7 @@ fn totals_of_chosen_waits_do_not_depend_on_the_fraction() {
                 assert!(weight == 0 || weight == fraction as u64);
                 if weight > 0 {
                     chosen += 1;
-                    chosen_wake_event(weight, weight * 500, None);
+                    chosen_wake_event(weight, weight * 500, 0, None);
                 }
             }
         });

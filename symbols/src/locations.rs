@@ -192,11 +192,20 @@ impl Locations {
 
     /// Whether a wake with this stack may have been an unlock (`wakes`), where `waited_at` is the stack of the wait.
     pub fn may_be_unlock(&mut self, stack: Stack<'_>, waited_at: Option<Stack<'_>>) -> bool {
-        let mut tell = |stack| {
+        let by_wake = {
             self.resolve(stack);
             wakes::tell_unlock(self.stack.iter().map(|&at| &*self.addresses[at as usize].symbols))
         };
-        tell(stack).or_else(|| tell(waited_at?)).unwrap_or(true)
+        let Some(waited_at) = waited_at.filter(|_| by_wake != Some(false)) else {
+            return by_wake.unwrap_or(true);
+        };
+        self.resolve(waited_at);
+        let site = || self.stack.iter().map(|&at| &*self.addresses[at as usize].symbols);
+        // parking_lot's conditions hand their waiters to the lock, and the unlock wakes them.
+        if by_wake == Some(true) && !wakes::is_told_apart(site()) {
+            return true;
+        }
+        wakes::tell_unlock(site()).or(by_wake).unwrap_or(true)
     }
 
     /// Resolves a stack of return addresses, leaf first, and cuts `skip` functions off its leaf.

@@ -126,6 +126,14 @@ pub(crate) fn tell_unlock<'a>(addresses: impl Iterator<Item = &'a Symbols>) -> O
     None
 }
 
+/// Whether waits of different functions have different sites, as this site shows: the function from which the kernel was
+/// called is that of one lock or condition, and not one in which all of them wait, as in a program without optimisation. Where
+/// sites are not told apart, the site of one wait says nothing about other waits of the record.
+pub(crate) fn is_told_apart<'a>(mut addresses: impl Iterator<Item = &'a Symbols>) -> bool {
+    let calls = addresses.find(|symbols| symbols.classes.contains(&Class::SystemCall));
+    calls.is_none_or(|symbols| symbols.classes.last() != Some(&Class::SystemCall))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

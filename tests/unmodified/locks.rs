@@ -284,6 +284,46 @@ fn a_wait_may_end_by_itself() {
     });
 }
 
+/// The conditions of parking_lot hand their waiters to the lock if the thread that notifies holds it. So one unlock wakes a
+/// thread that has waited for the lock, and another time one that has waited for the condition, which no holder has kept
+/// waiting.
+#[test]
+#[cfg_attr(
+    debug_assertions,
+    ignore = "in unoptimised programs all waits of parking_lot call the kernel from one function"
+)]
+fn an_unlock_that_wakes_a_notified_thread_is_not_charged() {
+    child::isolated("an_unlock_that_wakes_a_notified_thread_is_not_charged", || {
+        record_everything();
+        let (lock, condition) = (parking_lot::Mutex::new(()), parking_lot::Condvar::new());
+        let mut expected = About::default();
+        for round in 0..4 {
+            let is_notified = round % 2 == 0;
+            scope(|scope| {
+                let mut held = lock.lock();
+                let waiting = queue(scope, || {
+                    waiter(|| match is_notified {
+                        true => condition.wait(&mut lock.lock()),
+                        false => drop(lock.lock()),
+                    });
+                });
+                if is_notified {
+                    // Lets the waiter take the lock and wait for the condition.
+                    parking_lot::MutexGuard::unlocked(&mut held, || sleep(HOLD));
+                    condition.notify_one();
+                } else {
+                    sleep(HOLD);
+                }
+                let woke = Moment::of(|| waker(|| drop(held)));
+                if !is_notified {
+                    expected = expected + woke.since(waiting.began);
+                }
+            });
+        }
+        expected.check("the unlocks", Seen::unmodified().charged("waker").nanos);
+    });
+}
+
 /// At a fraction above 1 the waits are chosen, and count as often as they stand for. Both profiles have seen the same waits.
 #[test]
 fn some_waits_stand_for_all() {

@@ -24,7 +24,7 @@ use super::wait::{InterposedWait, KeptErrno};
 use super::watch::unwatched;
 use super::within;
 use super::yields;
-use crate::sleepers::{self, Left, Sleeper, Sleepers};
+use crate::sleepers::{self, Caller, Left, Sleeper, Sleepers};
 use crate::wait;
 
 /// Instructions that make the system call of the arguments of `syscall`. They keep nothing on the stack.
@@ -129,7 +129,7 @@ pub(crate) unsafe extern "C-unwind" fn syscall(
         listeners = sym listeners::LISTENERS,
         anywhere = const listeners::CANCELLED_ANYWHERE,
         is_anywhere = sym is_anywhere,
-        futex = sym interposed_futex,
+        futex = sym futex_by_caller,
         futex_returned = sym unwatched_futex_returned,
         errno_location = sym libc::__errno_location,
     );
@@ -182,7 +182,7 @@ pub(crate) unsafe extern "C-unwind" fn syscall(
         listeners = sym listeners::LISTENERS,
         anywhere = const listeners::CANCELLED_ANYWHERE,
         is_anywhere = sym is_anywhere,
-        futex = sym interposed_futex,
+        futex = sym futex_by_caller,
         futex_returned = sym unwatched_futex_returned,
         errno_location = sym libc::__errno_location,
     );
@@ -229,13 +229,46 @@ extern "C-unwind" fn unwatched_futex_returned(result: isize) -> c_long {
     unwatched(|| returned(result))
 }
 
+/// Enters [`interposed_futex`] with the return address of `syscall` in place of the number, which is known. The waits of a
+/// library's lock and those of its condition mostly have different callers: both have the code that waits inlined.
+///
+/// # Safety
+/// As the system call.
+#[unsafe(naked)]
+unsafe extern "C-unwind" fn futex_by_caller(
+    number: c_long,
+    word: usize,
+    operation: usize,
+    value: usize,
+    timeout: usize,
+    word_2: usize,
+    bits: usize,
+) -> c_long {
+    #[cfg(target_arch = "x86_64")]
+    core::arch::naked_asm!(
+        ".cfi_startproc",
+        "mov rdi, [rsp]",
+        "jmp {futex}",
+        ".cfi_endproc",
+        futex = sym interposed_futex,
+    );
+    #[cfg(target_arch = "aarch64")]
+    core::arch::naked_asm!(
+        ".cfi_startproc",
+        "mov x0, x30",
+        "b {futex}",
+        ".cfi_endproc",
+        futex = sym interposed_futex,
+    );
+}
+
 /// A futex call while something is recorded: a wake, which is hardly more than the system call if it is of no interest, or
 /// another call.
 ///
 /// # Safety
 /// As the system call.
 unsafe extern "C-unwind" fn interposed_futex(
-    number: c_long,
+    caller: usize,
     word: usize,
     operation: usize,
     value: usize,
@@ -245,10 +278,10 @@ unsafe extern "C-unwind" fn interposed_futex(
 ) -> c_long {
     if operation as c_int & !FLAGS != libc::FUTEX_WAKE || is_wake_of_interest(word) {
         // SAFETY: the arguments are those of the caller.
-        return unsafe { interposed_operation(number, word, operation, value, timeout, word_2, bits) };
+        return unsafe { interposed_operation(caller, word, operation, value, timeout, word_2, bits) };
     }
     // SAFETY: as above.
-    returned(unsafe { system_call(number, [word, operation, value, timeout, word_2, bits]) })
+    returned(unsafe { system_call(libc::SYS_futex, [word, operation, value, timeout, word_2, bits]) })
 }
 
 /// Bits of an operation that make no difference here.
@@ -258,7 +291,7 @@ const FLAGS: c_int = libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME;
 /// As the system call.
 #[inline(never)]
 unsafe extern "C-unwind" fn interposed_operation(
-    number: c_long,
+    caller: usize,
     word: usize,
     operation: usize,
     value: usize,
@@ -267,9 +300,10 @@ unsafe extern "C-unwind" fn interposed_operation(
     bits: usize,
 ) -> c_long {
     // SAFETY: the arguments are those that the caller has passed to `syscall`.
-    let call = move || unsafe { system_call(number, [word, operation, value, timeout, word_2, bits]) };
+    let call =
+        move || unsafe { system_call(libc::SYS_futex, [word, operation, value, timeout, word_2, bits]) };
     match Operation::of(operation, value, bits) {
-        Operation::Wait { bits } if listeners::are_any() => interposed_wait(word, bits, call),
+        Operation::Wait { bits } if listeners::are_any() => interposed_wait(caller, word, bits, call),
         Operation::Wait { .. } => unwatched(|| returned(call())),
         Operation::Wake { count, bits } => {
             if is_wake_of_interest(word) {
@@ -283,7 +317,7 @@ unsafe extern "C-unwind" fn interposed_operation(
 
 // Not cold: a server is here 100,000 times a second, and the compiler inlines little into cold functions.
 #[inline(never)]
-fn interposed_wait(word: usize, bits: u32, call: impl FnOnce() -> isize) -> c_long {
+fn interposed_wait(caller: usize, word: usize, bits: u32, call: impl FnOnce() -> isize) -> c_long {
     let mark = FrameMark::new();
     if within::is_hidden(&mark) {
         return returned(call());
@@ -292,7 +326,7 @@ fn interposed_wait(word: usize, bits: u32, call: impl FnOnce() -> isize) -> c_lo
     within::enter_wait(mark.set());
     let start = sleepers::rounded(yields::start_of_wait());
     let wait = InterposedWait::begin(WaitReason::Sync, start);
-    let (note, choice) = wait.choose();
+    let (note, choice) = wait.choose(Caller::of(caller));
     let sleeper = Sleeper { address: word, bits, start, goroutine: wait.goroutine(), note };
     let place = within::enter_cell(sleeper);
     before.restore();

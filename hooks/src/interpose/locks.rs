@@ -32,7 +32,7 @@ use super::wait::InterposedWait;
 use super::watch::unwatched;
 use super::within;
 use crate::account::Charge;
-use crate::sleepers::{self, Sleeper};
+use crate::sleepers::{self, Caller, Sleeper};
 use crate::wait;
 
 type Of = unsafe extern "C-unwind" fn(*mut pthread_mutex_t) -> c_int;
@@ -167,7 +167,7 @@ fn interposed_wait(mutex: *mut pthread_mutex_t, call: impl FnOnce() -> c_int) ->
     within::enter_wait(mark.set());
     let start = sleepers::rounded(clock::ticks());
     let wait = InterposedWait::begin(WaitReason::MutexLock, start);
-    let (note, choice) = wait.choose();
+    let (note, choice) = wait.choose(Caller::UNKNOWN);
     let (address, goroutine) = (mutex.addr(), wait.goroutine());
     let sleeper = Sleeper { address, bits: c_uint::MAX, start, goroutine, note };
     let place = within::enter_cell(sleeper);

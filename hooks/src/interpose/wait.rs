@@ -17,7 +17,7 @@ use rtprof_runtime::wait_reason::WaitReason;
 use rtprof_tracer::states;
 
 use super::forward::{errno, set_errno};
-use crate::sleepers::Note;
+use crate::sleepers::{Caller, Note};
 use crate::wait::LEAST_SLEEP;
 
 /// The `errno` of the current thread, where the work around a wait may change it: in a thread that is not known yet, and
@@ -74,9 +74,9 @@ impl InterposedWait {
     /// A wait must not take longer to begin because it is chosen. If it did, chosen waits would more often find that the event
     /// has come before they sleep, and those that are recorded would not be like the others.
     #[inline(always)]
-    pub(super) fn choose(self) -> (Note, BlockChoice) {
+    pub(super) fn choose(self, caller: Caller) -> (Note, BlockChoice) {
         let choice = contention::choose_wait(BlockKinds::of(self.reason));
-        (Note { is_watched: choice.is_watched(), weight: choice.mutex }, choice.block)
+        (Note { is_watched: choice.is_watched(), weight: choice.mutex, caller }, choice.block)
     }
 
     /// Shows that this thread runs again, and reports nothing.
