@@ -6,6 +6,7 @@ pub(crate) mod by_hand;
 mod churn;
 mod dump;
 mod executors;
+#[cfg(feature = "tokio")]
 mod groups;
 mod labels;
 mod leaked;
