@@ -1,8 +1,9 @@
 //! Profiles written to files when the process ends: the variable `RTPROF_AT_EXIT`.
 
 use std::error::Error;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::fmt::Write as _;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -46,12 +47,22 @@ impl AtExit {
             "flight" => Some(Content::Flight),
             name => PROFILES.into_iter().find(|known| *known == name).map(Content::Profile),
         };
-        let contents = names.split(',').map(content).collect::<Option<Vec<_>>>()?;
+        let mut contents = Vec::new();
+        for name in names.split(',') {
+            let content = content(name)?;
+            if !contents.contains(&content) {
+                contents.push(content);
+            }
+        }
+        let directory = directory.trim();
         (!directory.is_empty()).then(|| Self { contents, directory: directory.into() })
     }
 
     /// Prepares everything, so that what cannot be had is known before the program runs.
     pub(crate) fn start(self) -> Result<(), Box<dyn Error + Send + Sync>> {
+        if at_exit::is_set() {
+            return Err("files at exit were asked for already".into());
+        }
         let directory = prepared(&self.directory)
             .map_err(|error| format!("cannot write into {}: {error}", self.directory.display()))?;
         if self.contents.contains(&Content::Flight) && FlightRecorder::current().is_none() {
@@ -65,6 +76,7 @@ impl AtExit {
     fn write(&self, directory: &Path, cpu: Option<CpuCapture>) {
         // Ended before the other profiles are written, which takes processor time too.
         let mut cpu = cpu.map(|capture| capture.finish().map_err(io::Error::other));
+        let mut told = String::new();
         for content in &self.contents {
             let (name, written) = match content {
                 Content::Profile(name) => {
@@ -73,25 +85,29 @@ impl AtExit {
                     (*name, taken.and_then(|snapshot| write_profile(&snapshot, name, directory)))
                 }
                 Content::Cpu => {
-                    let Some(taken) = cpu.take() else { continue };
+                    let taken = cpu.take().unwrap_or_else(|| Err(io::ErrorKind::NotFound.into()));
                     ("cpu", taken.and_then(|snapshot| write_profile(&snapshot, "cpu", directory)))
                 }
                 Content::Flight => ("flight", write_flight(directory).map_err(io::Error::other)),
             };
-            let mut stderr = io::stderr();
-            // There may be no standard error.
             let _ = match written {
-                Ok(path) => writeln!(stderr, "rtprof: {name} at exit: {}", path.display()),
-                Err(error) => writeln!(stderr, "rtprof: {name} at exit was not written: {error}"),
+                Ok(path) => writeln!(told, "rtprof: {name} at exit: {}", path.display()),
+                Err(error) => writeln!(told, "rtprof: {name} at exit was not written: {error}"),
             };
         }
+        // When all is written: the thread that exits may hold what a message needs.
+        at_exit::tell(&told);
     }
 }
 
 /// Creates the directory if it does not exist, and checks that files can be created in it. Returns its path from the
 /// root, because the program may change its working directory.
 fn prepared(directory: &Path) -> io::Result<PathBuf> {
-    fs::create_dir_all(directory)?;
+    let mut builder = DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(directory)?;
     let directory = fs::canonicalize(directory)?;
     let probe = file(&directory, "probe", "partial");
     create(&probe).and_then(|_| fs::remove_file(&probe))?;
@@ -114,7 +130,9 @@ fn write_profile(snapshot: &Snapshot, name: &str, directory: &Path) -> io::Resul
 
 fn write_flight(directory: &Path) -> Result<PathBuf, TraceError> {
     let flight = FlightRecorder::current().ok_or(TraceError::FlightDisabled)?;
-    let options = WindowOptions { directory: directory.to_owned(), ..WindowOptions::default() };
+    // Files of other processes are theirs.
+    let max_files = usize::MAX;
+    let options = WindowOptions { directory: directory.to_owned(), max_files, ..WindowOptions::default() };
     WindowFiles::new(&flight, options)
         .map_err(|error| TraceError::Write(error, Box::default()))?
         .write("exit")
@@ -146,8 +164,9 @@ mod tests {
             contents: vec![Content::Profile("heap"), Content::Cpu, Content::Flight],
             directory: "/a:b/c".into(),
         };
-        assert_eq!(AtExit::of("heap, cpu,flight:/a:b/c"), Some(expected));
-        for wrong in ["", "heap", "heap:", ":/tmp", "heap,:/tmp", "heaps:/tmp", "/tmp", "heap /tmp"] {
+        assert_eq!(AtExit::of("heap, cpu,flight,heap: /a:b/c"), Some(expected));
+        for wrong in ["", "heap", "heap:", "heap: ", ":/tmp", "heap,:/tmp", "heaps:/tmp", "/tmp", "heap /tmp"]
+        {
             assert_eq!(AtExit::of(wrong), None, "{wrong}");
         }
     }

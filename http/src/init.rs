@@ -12,7 +12,7 @@ use rtprof_profiler::contention::{
     set_mutex_profile_fraction, set_profile_budget,
 };
 use rtprof_profiler::rate::set_mem_profile_rate;
-use rtprof_runtime::task;
+use rtprof_runtime::{process, task};
 use rtprof_trace_out::{FlightRecorder, Options};
 
 use crate::at_exit::AtExit;
@@ -53,14 +53,13 @@ const DEFAULT_BUDGET: f64 = 1.0;
 /// | `RTPROF_BLOCK_PROFILE_RATE` | nanoseconds of waiting per sample; 1 records all, 0 nothing | 10000 |
 /// | `RTPROF_MUTEX_PROFILE_FRACTION` | contended unlocks per sample; 1 records all, 0 nothing | 10 |
 /// | `RTPROF_BUDGET` | percent of the processor time that samples of the block and mutex profiles may take; `off`: any | 1 |
-///
 /// | `RTPROF_FLIGHT` | `on`: a flight recorder runs ([`FlightRecorder`]), and `/debug/pprof/flight` has its window | `off` |
 /// | `RTPROF_AT_EXIT` | profiles and a folder, as `heap,cpu:/var/tmp/profiles`: written into it when the process ends | none |
 ///
 /// While waits are so frequent that samples at these rates would take more than the budget, rtprof samples at larger rates:
 /// then a rate of 1 does not record all ([`set_profile_budget`]).
 ///
-/// An empty variable counts as absent; with `RTPROF=off` the others are not read. Rates other than 0 that the program
+/// An empty variable counts as absent, and so do all in a set-uid or set-gid program; with `RTPROF=off` the others are not read. Rates other than 0 that the program
 /// has set before the call remain, unless a variable is set; so does a heap rate of 0. A program that has set a budget,
 /// or the rate of the block or the mutex profile, gets no other budget without the variable. The heap profile needs the
 /// program's `#[global_allocator]` in any case.
@@ -88,10 +87,13 @@ const DEFAULT_BUDGET: f64 = 1.0;
 /// # Errors
 /// Fails if a variable has a value that it cannot have, and then changes nothing. Fails if what a variable asks for
 /// cannot be had: a server at the address in `RTPROF_ADDR` ([`serve_with`]), for example because another process has the
-/// port, files in a folder, or a flight recorder; the rates are set nevertheless. A service that prefers to run without
+/// port, files in a folder, or a flight recorder; what was begun before goes on: the rates are set, the recorder and the CPU profile
+/// run. A service that prefers to run without
 /// profiles logs the error and goes on.
 pub fn init() -> Result<Option<Server>, InitError> {
-    Settings::read(|name| std::env::var_os(name))?.apply()
+    // Of a set-uid program the caller chooses the variables, and must not choose its files and addresses.
+    let is_trusted = !process::is_secure();
+    Settings::read(|name| std::env::var_os(name).filter(|_| is_trusted))?.apply()
 }
 
 /// Why [`init`] failed. `Debug` prints the same sentences as `Display`, because that is what a `main` shows that returns

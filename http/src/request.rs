@@ -4,10 +4,10 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use regex_lite::Regex;
+use regex_lite::{Regex, RegexBuilder};
 use rtprof_pprof_out::{GoroutineFilter, Snapshot};
-use rtprof_profiler::BlockKinds;
 use rtprof_profiler::cpu::MAX_HZ;
+use rtprof_profiler::{BlockKinds, GoroutineState};
 use rtprof_trace_out::Format;
 
 use crate::answer::Refusal;
@@ -117,18 +117,23 @@ impl Goroutines {
                 "\"state\" and \"show\" are parameters of goroutine?debug=2 and goroutine?format=groups";
             return Err(Refusal::bad_request(message));
         }
-        if let Some(Err(error)) = show.as_deref().map(Regex::new) {
+        if let Some(Err(error)) = show.as_deref().map(regex) {
             return Err(Refusal::bad_request(format!("invalid value for \"show\" - {error}")));
         }
-        let states = state.iter().flat_map(|states| states.split(',')).map(|state| state.trim().to_owned());
-        Ok(Some(Self { states: states.collect(), show: show.map(Cow::into_owned) }))
+        let states: Vec<_> =
+            state.iter().flat_map(|states| states.split(',')).map(|state| state.trim().to_owned()).collect();
+        if let Some(unknown) = states.iter().find(|state| !GoroutineState::is_known(state)) {
+            let message = format!("invalid value for \"state\" - {unknown:?} is none of goroutine?debug=2");
+            return Err(Refusal::bad_request(message));
+        }
+        Ok(Some(Self { states, show: show.map(Cow::into_owned) }))
     }
 
     pub(crate) fn filter(&self) -> GoroutineFilter {
         let mut filter = GoroutineFilter::default();
         filter.states.clone_from(&self.states);
         // It was checked when the request was read.
-        if let Some(show) = self.show.as_deref().and_then(|show| Regex::new(show).ok()) {
+        if let Some(show) = self.show.as_deref().and_then(|show| regex(show).ok()) {
             filter.show = Some(Arc::new(move |name| show.is_match(name)));
         }
         filter
@@ -162,6 +167,11 @@ impl Part {
             None => snapshot,
         }
     }
+}
+
+/// Compiles a regular expression of a client. Its time grows with its size, which a few bytes of repetitions can make large.
+fn regex(show: &str) -> Result<Regex, regex_lite::Error> {
+    RegexBuilder::new(show).size_limit(32 << 10).build()
 }
 
 /// Returns the kinds of waits that `sync,join` names.

@@ -252,7 +252,16 @@ fn goroutines_are_chosen_in_their_own_forms() {
             "\"state\" and \"show\" are parameters of goroutine?debug=2 and goroutine?format=groups";
         assert_eq!(asked(query), refused(expected), "{query}");
     }
-    assert!(asked("debug=2&show=(").is_err());
+    for query in [
+        "show=(",
+        "show=(.?.?.?.?.?.?.?.?){0,1000}zzz",
+        "show=(([a-z:_]?){0,100}){0,100}zzz",
+        "state=blah",
+        "state=,",
+        "state=await,",
+    ] {
+        assert!(asked(&format!("debug=2&{query}")).is_err(), "{query}");
+    }
     let groups =
         "invalid value for \"format\" - must be \"groups\", \"top\", \"collapsed\" or \"flamegraph\"";
     assert_eq!(asked("format=svg"), refused(groups));

@@ -56,7 +56,7 @@ impl Contention {
         let record = |count: BlockCount| Record {
             labels: labels::resolve(count.labels).into(),
             detail: match self {
-                Self::Block => Detail::Waits(count.kinds),
+                Self::Block => Detail::Waits(count.kind),
                 Self::Mutex => match count.woken_in {
                     Some(woken_in) => Detail::Wake { woken_in, waited_at: count.waited_at.map(Box::new) },
                     None => Detail::None,

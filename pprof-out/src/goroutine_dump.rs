@@ -18,7 +18,7 @@
 //! begin with a header, so the line about the first goroutine comes after it. Functions have three dots in place of
 //! arguments, as Go writes where it does not know them.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt::{self, Write as _};
 use std::io;
 use std::iter;
@@ -55,22 +55,36 @@ pub struct GoroutineFilter {
 /// Whether a name counts.
 type Matches = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 
-impl GoroutineFilter {
-    pub(crate) fn keeps(
-        &self,
+/// A filter in use.
+#[derive(Default)]
+pub(crate) struct Selection<'a> {
+    filter: Option<&'a GoroutineFilter>,
+    /// Whether texts that were asked about count, by their addresses: the functions of all stacks are few.
+    asked: HashMap<*const u8, bool>,
+}
+
+impl<'a> Selection<'a> {
+    pub(crate) fn by(filter: Option<&'a GoroutineFilter>) -> Self {
+        Self { filter, asked: HashMap::new() }
+    }
+
+    pub(crate) fn has(
+        &mut self,
         goroutine: &Recorded,
         state: GoroutineState,
         locations: &mut Locations,
     ) -> bool {
+        let Some(GoroutineFilter { states, show }) = self.filter else { return true };
         let state = state.to_string();
-        if !self.states.is_empty() && !self.states.iter().any(|wanted| wanted.eq_ignore_ascii_case(&state)) {
+        if !states.is_empty() && !states.iter().any(|wanted| wanted.eq_ignore_ascii_case(&state)) {
             return false;
         }
-        let Some(show) = &self.show else { return true };
+        let Some(show) = show else { return true };
+        let mut counts = |text: &Arc<str>| *self.asked.entry(text.as_ptr()).or_insert_with(|| show(text));
         let mut has = |stack| {
             let frames = locations.event_from_leaf(stack);
             let mut lines = frames.shown().flat_map(|(_, lines)| lines);
-            lines.any(|line| show(&line.function.name) || show(&line.function.file))
+            lines.any(|line| counts(&line.function.name) || counts(&line.function.file))
         };
         show(goroutine.title())
             || has(own_stack(goroutine))
@@ -96,9 +110,10 @@ pub(crate) fn write(
     let mut text = String::new();
     let mut bytes = Vec::new();
     let mut number = 0;
+    let mut selection = Selection::by(filter);
     for goroutine in each {
         let state = state(goroutine, &mut locations);
-        if filter.is_some_and(|filter| !filter.keeps(goroutine, state, &mut locations)) {
+        if !selection.has(goroutine, state, &mut locations) {
             continue;
         }
         one_of_all(&mut text, number, goroutine, &mut locations);
@@ -108,6 +123,9 @@ pub(crate) fn write(
         sink.drain_chunk(&mut bytes)?;
     }
     let comments = locations.comments(comments);
+    if number == 0 {
+        text.push_str("# no goroutine is like that\n");
+    }
     if !comments.is_empty() {
         text.push('\n');
         text::comments(&mut text, &comments);
@@ -221,11 +239,6 @@ fn one(text: &mut String, goroutine: &Recorded, locations: &mut Locations) {
     header(text, goroutine, state(goroutine, locations));
     frames(text, own_stack(goroutine), locations);
     created_by(text, goroutine, locations);
-    other_branches(text, goroutine, locations);
-}
-
-/// Writes the stacks of a task beside its own.
-pub(crate) fn other_branches(text: &mut String, goroutine: &Recorded, locations: &mut Locations) {
     for branch in distinct_branches(goroutine, locations) {
         // Readers of Go's form skip lines between goroutines.
         let _ = writeln!(text, "\n# goroutine {} awaits also:", goroutine.id);
@@ -252,7 +265,7 @@ pub(crate) fn state(goroutine: &Recorded, locations: &mut Locations) -> Goroutin
 
 /// Returns the stacks of a task beside its own, one for each place in the program's code. A future of a library may register
 /// its waker several times, as tokio's sockets do, and a `select!` polls each of its branches at one place.
-fn distinct_branches(goroutine: &Recorded, locations: &mut Locations) -> Vec<Stack<'static>> {
+pub(crate) fn distinct_branches(goroutine: &Recorded, locations: &mut Locations) -> Vec<Stack<'static>> {
     let mut places: HashSet<_> = locations.event(own_stack(goroutine)).program_place().into_iter().collect();
     let mut is_new = |branch: &Stack<'_>| {
         locations.event(*branch).program_place().is_none_or(|place| places.insert(place))

@@ -24,10 +24,12 @@ use std::time::Duration;
 use rtprof_profiler::GoroutineState;
 use rtprof_runtime::labels::{self, LabelSetId};
 use rtprof_runtime::snapshot::{GoroutineKind, Recorded};
+use rtprof_runtime::start::Start;
+use rtprof_symbols::frames::Frames;
 use rtprof_symbols::locations::Locations;
 use rtprof_symbols::view::View;
 
-use crate::goroutine_dump::{self, GoroutineFilter, own_stack, state};
+use crate::goroutine_dump::{self, GoroutineFilter, Selection, own_stack, state};
 use crate::sink::Sink;
 use crate::text::{self, cut, quote};
 
@@ -35,13 +37,14 @@ use crate::text::{self, cut, quote};
 const LISTED: usize = 10;
 
 /// What the goroutines of a group have in common.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 struct Key<'a> {
     rank: Rank,
     title: &'a str,
     state: GoroutineState,
     labels: LabelSetId,
-    stack: &'a [usize],
+    /// The stack as it is shown, and those of the branches.
+    stacks: String,
 }
 
 /// The order of groups.
@@ -66,11 +69,13 @@ pub(crate) fn write(
     sink: &mut Sink<'_>,
 ) -> io::Result<()> {
     let mut locations = goroutine_dump::locations(each, view);
+    let groups = groups(each, filter, &mut locations);
     let mut text = String::new();
-    summary(&mut text, each);
+    summary(&mut text, each, groups.iter().map(|(_, members)| members.len()).sum());
     let mut bytes = Vec::new();
-    for (key, members) in groups(each, filter, &mut locations) {
-        group(&mut text, &key, &members, &mut locations);
+    for (key, members) in groups {
+        head(&mut text, &key, &members);
+        text.push_str(&key.stacks);
         bytes.extend_from_slice(text.as_bytes());
         text.clear();
         sink.drain_chunk(&mut bytes)?;
@@ -85,10 +90,14 @@ pub(crate) fn write(
     sink.flush()
 }
 
-fn summary(text: &mut String, each: &[Recorded]) {
+fn summary(text: &mut String, each: &[Recorded], shown: usize) {
     let tasks = each.iter().filter(|goroutine| goroutine.kind == GoroutineKind::Task).count();
     let threads = each.len() - tasks;
-    let _ = writeln!(text, "{} goroutines: {tasks} tasks, {threads} threads", each.len());
+    let _ = write!(text, "{} goroutines: {tasks} tasks, {threads} threads", each.len());
+    if shown < each.len() {
+        let _ = write!(text, "; {shown} of them are shown");
+    }
+    text.push('\n');
 }
 
 fn groups<'a>(
@@ -97,18 +106,19 @@ fn groups<'a>(
     locations: &mut Locations,
 ) -> Vec<Group<'a>> {
     let mut groups: HashMap<Key<'a>, Vec<&'a Recorded>> = HashMap::new();
+    let mut selection = Selection::by(filter);
     for goroutine in each {
         let state = state(goroutine, locations);
-        if filter.is_some_and(|filter| !filter.keeps(goroutine, state, locations)) {
+        if !selection.has(goroutine, state, locations) {
             continue;
         }
         let rank = rank(goroutine, state);
-        // Threads of a pool may be numbered.
         let title = match rank {
             Rank::Blocking | Rank::Task => goroutine.title(),
-            Rank::Thread | Rank::Own => goroutine.title().trim_end_matches(|c: char| c.is_ascii_digit()),
+            Rank::Thread | Rank::Own => without_number(goroutine.title()),
         };
-        let key = Key { rank, title, state, labels: goroutine.labels, stack: &goroutine.stack };
+        let stacks = stacks(goroutine, rank, locations);
+        let key = Key { rank, title, state, labels: goroutine.labels, stacks };
         groups.entry(key).or_default().push(goroutine);
     }
     let mut groups: Vec<_> = groups.into_iter().collect();
@@ -118,23 +128,34 @@ fn groups<'a>(
 
 fn rank(goroutine: &Recorded, state: GoroutineState) -> Rank {
     let waits = matches!(state, GoroutineState::Waiting(_) | GoroutineState::Syscall);
+    let may_block = goroutine.start.is_some_and(Start::may_block);
     let is_own = || labels::resolve(goroutine.labels).iter().any(|(key, _)| key == "rtprof");
     match goroutine.kind {
-        GoroutineKind::Task if goroutine.thread_id != 0 && waits => Rank::Blocking,
+        GoroutineKind::Task if goroutine.thread_id != 0 && waits && !may_block => Rank::Blocking,
         GoroutineKind::Task => Rank::Task,
         _ if is_own() => Rank::Own,
         _ => Rank::Thread,
     }
 }
 
-fn group(text: &mut String, key: &Key<'_>, members: &[&Recorded], locations: &mut Locations) {
+/// Returns the name of a pool's threads: `shard-` of `shard-7`. A name that is a number is a name.
+fn without_number(name: &str) -> &str {
+    let pool = name.trim_end_matches(|c: char| c.is_ascii_digit());
+    if pool.is_empty() { name } else { pool }
+}
+
+fn head(text: &mut String, key: &Key<'_>, members: &[&Recorded]) {
     let count = members.len();
     let plural = if count == 1 { "" } else { "s" };
     let kind = if key.rank <= Rank::Task { "task" } else { "thread" };
     let _ = write!(text, "\n{count} {kind}{plural}");
-    if !key.title.is_empty() {
+    let title = members[0].title();
+    if members.iter().any(|member| member.title() != title) {
         text.push(' ');
-        quote(text, key.title);
+        quote(text, &format!("{}*", key.title));
+    } else if !title.is_empty() {
+        text.push(' ');
+        quote(text, title);
     }
     let _ = write!(text, " [{}", key.state);
     let longest = members.iter().map(|member| member.waited()).max().unwrap_or_default();
@@ -152,13 +173,27 @@ fn group(text: &mut String, key: &Key<'_>, members: &[&Recorded], locations: &mu
     let numbers: Vec<_> = members.iter().take(LISTED).map(|member| member.id.to_string()).collect();
     let rest = if count > LISTED { ", .." } else { "" };
     let _ = writeln!(text, ": goroutine{plural} {}{rest}", numbers.join(", "));
-    let stack = own_stack(members[0]);
+}
+
+/// Returns the stack of a goroutine, and those of its branches, as they are shown.
+fn stacks(goroutine: &Recorded, rank: Rank, locations: &mut Locations) -> String {
+    let mut text = String::new();
+    let stack = own_stack(goroutine);
     let is_hidden = locations.event(stack).is_empty();
     // A task without code of the program has a frame that says why. Of a pool's idle thread the state says enough.
-    let frames = match key.rank {
+    let frames = match rank {
         Rank::Blocking | Rank::Task if is_hidden => locations.event_from_leaf(stack),
         _ => locations.event(stack),
     };
+    one_stack(&mut text, &frames);
+    for branch in goroutine_dump::distinct_branches(goroutine, locations) {
+        text.push_str("    and also:\n");
+        one_stack(&mut text, &locations.event(branch));
+    }
+    text
+}
+
+fn one_stack(text: &mut String, frames: &Frames<'_>) {
     for (address, lines) in frames.shown() {
         if lines.is_empty() {
             let _ = writeln!(text, "\t{}", cut(&address.stand_in));
@@ -171,5 +206,16 @@ fn group(text: &mut String, key: &Key<'_>, members: &[&Recorded], locations: &mu
             text.push('\n');
         }
     }
-    goroutine_dump::other_branches(text, members[0], locations);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_a_pools_threads_are_no_names() {
+        for (name, pool) in [("shard-17", "shard-"), ("8080", "8080"), ("main", "main"), ("", "")] {
+            assert_eq!(without_number(name), pool);
+        }
+    }
 }

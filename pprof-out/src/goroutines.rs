@@ -43,7 +43,10 @@ impl GoroutineView {
 /// `runtime_goroutineProfileWithLabels`.
 pub(crate) fn take(view: GoroutineView) -> Snapshot {
     let each: Vec<Recorded> = match view {
-        GoroutineView::All => snapshot::take(),
+        GoroutineView::All => {
+            task::ask_for_executor_tasks();
+            snapshot::take()
+        }
         GoroutineView::Leaked => snapshot::leaked_tasks(),
     };
     let (records, comments) = match view {

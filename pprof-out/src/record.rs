@@ -51,7 +51,7 @@ pub(crate) enum Detail {
     /// A wake that may not have been an unlock, of threads that have waited in one function, with the innermost frames of the
     /// first of the waits, if known.
     Wake { woken_in: u32, waited_at: Option<Box<Stack<'static>>> },
-    /// Waits of these kinds.
+    /// Waits of this kind.
     Waits(BlockKinds),
     /// CPU samples.
     Samples(Box<Sampled>),
@@ -72,7 +72,7 @@ pub(crate) struct RecordKey<'a> {
     stack: &'a [usize],
     leaf: Leaf,
     labels: &'a [(String, String)],
-    /// Size and rate of objects; the function in which the woken threads have waited.
+    /// Size and rate of objects; the function in which the woken threads have waited; the kind of waits.
     apart: [usize; 2],
 }
 
@@ -142,6 +142,7 @@ impl Record {
         let apart = match self.detail {
             Detail::Objects { size, rate } => [size, rate],
             Detail::Wake { woken_in, .. } => [woken_in as usize, 1],
+            Detail::Waits(kind) => [kind.bits().into(), 2],
             _ => [0; 2],
         };
         RecordKey { stack: &self.stack, leaf: self.leaf, labels: &self.labels, apart }

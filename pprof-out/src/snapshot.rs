@@ -296,15 +296,38 @@ impl Snapshot {
     pub(crate) fn locations(&self, view: View) -> Locations {
         let mut locations = Locations::new(view);
         locations.prepare(self.records.iter().flat_map(Record::stacks));
-        if self.from_program {
-            let hidden = self
-                .records
-                .iter()
-                .filter(|r| r.may_belong(&mut locations) && r.frames(&mut locations).is_empty());
-            let hidden = hidden.count();
-            locations.set_without_program(hidden);
+        if self.from_program
+            && let Some(remark) = self.without_program(&mut locations)
+        {
+            locations.set_without_program(remark);
         }
         locations
+    }
+
+    /// Returns a remark on the stacks without code of the program, if there are any: how many, and how much they have.
+    fn without_program(&self, locations: &mut Locations) -> Option<String> {
+        let types = self.sample_types();
+        // That which a reader shows first.
+        let default = self.kind.default_sample_type();
+        let shown = types.iter().position(|(name, _)| *name == default).unwrap_or(types.len() - 1);
+        let (mut stacks, mut left_out, mut all) = (0, 0.0, 0.0);
+        for record in self.records.iter() {
+            if !record.may_belong(locations) {
+                continue;
+            }
+            let value = self.kind.values(record)[shown].unsigned_abs() as f64;
+            all += value;
+            if record.frames(locations).is_empty() {
+                (stacks, left_out) = (stacks + 1, left_out + value);
+            }
+        }
+        let share = if all > 0.0 { 100.0 * left_out / all } else { 0.0 };
+        (stacks > 0).then(|| {
+            format!(
+                "rtprof: {stacks} stacks without code of the program are left out, with {share:.1} % of {}",
+                types[shown].0
+            )
+        })
     }
 
     /// Calls `see` with every stack and its values in the order of the sample types; stops at the first error. Returns

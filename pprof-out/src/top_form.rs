@@ -96,7 +96,8 @@ impl Table {
         if value == 0 {
             return;
         }
-        self.total = self.total.saturating_add(value);
+        // As in pprof: of a delta, additions and removals do not cancel.
+        self.total = self.total.saturating_add(value.saturating_abs());
         let mut seen = Vec::with_capacity(calls.len());
         for (at, Call { name, place }) in calls.iter().enumerate() {
             if seen.contains(&name) {
@@ -198,12 +199,12 @@ mod tests {
         assert_eq!(
             out,
             "\
-Showing top 4 functions out of 4, 976kB total
+Showing top 4 functions out of 4, 1MB total
       flat  flat%   sum%        cum   cum%
-     600kB 61.48% 61.48%      600kB 61.48%  app::walk  src/main.rs:30
-     400kB 40.98% 102.46%      400kB 40.98%  app::read  src/main.rs:9
-     -24kB -2.46% 100.00%      -24kB -2.46%  [libc.so.6]
-        0B  0.00% 100.00%     1000kB 102.46%  app::main  src/main.rs:20
+     600kB 58.59% 58.59%      600kB 58.59%  app::walk  src/main.rs:30
+     400kB 39.06% 97.66%      400kB 39.06%  app::read  src/main.rs:9
+     -24kB -2.34% 95.31%      -24kB -2.34%  [libc.so.6]
+        0B  0.00% 95.31%     1000kB 97.66%  app::main  src/main.rs:20
 "
         );
     }

@@ -1,11 +1,9 @@
 //! The counts of one bucket of the block or mutex profile. Go: `blockRecord`.
 
 use rtprof_runtime::counters::{COUNTERS, Counter};
-use rtprof_runtime::primitive::{AtomicU8, AtomicU64, Ordering};
+use rtprof_runtime::primitive::{AtomicU64, Ordering};
 use rtprof_runtime::stack::overflow::Limited;
 use rtprof_runtime::wait_site::{NotedSite, WaitSite};
-
-use crate::block_kinds::BlockKinds;
 
 /// The number of waits, and the total ticks that they took.
 ///
@@ -19,8 +17,6 @@ pub struct BlockRecord {
     cycles: AtomicU64,
     /// The site of the first wait that an event stands for, if it is known.
     wait_site: NotedSite,
-    /// The kinds of the waits, as bits; none in the mutex profile.
-    kinds: AtomicU8,
 }
 
 impl Limited for BlockRecord {
@@ -41,18 +37,6 @@ impl BlockRecord {
     /// Returns the noted site.
     pub(crate) fn wait_site(&self) -> Option<&'static WaitSite> {
         self.wait_site.get()
-    }
-
-    /// Notes the kind of a wait. A stack nearly always waits for one kind of event.
-    pub(crate) fn note_kind(&self, kind: BlockKinds) {
-        // A load first: it leaves the cache line to threads that only read.
-        if !self.kinds().contains(kind) {
-            self.kinds.fetch_or(kind.bits(), Ordering::Relaxed);
-        }
-    }
-
-    pub(crate) fn kinds(&self) -> BlockKinds {
-        BlockKinds::from_bits_truncate(self.kinds.load(Ordering::Relaxed))
     }
 
     /// Adds an event that stands for `count` waits of `cycles` ticks in total. The sum of ticks saturates at

@@ -66,12 +66,14 @@ struct BlockKey {
     /// Of a wake that may not be an unlock, what tells apart the functions in which the woken threads have waited. One unlock
     /// may wake a thread that has waited for the lock, and another time one that was handed to the lock by a condition.
     woken_in: Option<u32>,
+    /// The kind of a wait; none of unlocks and wakes.
+    kind: BlockKinds,
 }
 
 impl Key for BlockKey {
     fn seed(&self) -> u64 {
-        let woken_in = self.woken_in.map_or(0, |caller| caller << 1 | 1);
-        u64::from(self.labels.bits()) | u64::from(woken_in) << 32
+        let apart = self.woken_in.map_or(u32::from(self.kind.bits()), |caller| caller | 1 << 31);
+        u64::from(self.labels.bits()) | u64::from(apart) << 32
     }
 }
 
@@ -237,7 +239,7 @@ fn await_event(choice: WaitChoice, cycles: u64, stack: &[usize], labels: LabelSe
         let (count, cycles) = block_weight(cycles, rate);
         let (count, cycles) = (count * one_in, (cycles as f64 * one_in) as u64);
         governor::sampled(Profile::Block, || {
-            let key = BlockKey { labels, woken_in: None };
+            let key = BlockKey { labels, woken_in: None, kind: BlockKinds::AWAIT };
             add(&BLOCK, key, stack, count, cycles, Cause::Wait(BlockKinds::AWAIT));
         });
     }
@@ -450,11 +452,12 @@ fn record_here(
 ) -> Option<&'static BlockRecord> {
     with_frames(|frames| {
         let depth = capture(frames);
-        let woken_in = match cause {
-            Cause::Wake { woken_in, .. } => Some(woken_in),
-            Cause::Wait(_) | Cause::Unlock => None,
+        let (woken_in, kind) = match cause {
+            Cause::Wake { woken_in, .. } => (Some(woken_in), BlockKinds::NONE),
+            Cause::Wait(kind) => (None, kind),
+            Cause::Unlock => (None, BlockKinds::NONE),
         };
-        let key = BlockKey { labels: labels::current_id(), woken_in };
+        let key = BlockKey { labels: labels::current_id(), woken_in, kind };
         add(buckets, key, &frames[..depth], count, cycles, cause)
     })
 }
@@ -469,9 +472,8 @@ fn add(
 ) -> Option<&'static BlockRecord> {
     let bucket = buckets.intern_or_fold(key, stack, |key| key, OVERFLOW_BUCKETS)?;
     match cause {
-        Cause::Wait(kind) => bucket.record.note_kind(kind),
         Cause::Wake { waited_at: Some(site), .. } => bucket.record.note_wait_site(site),
-        Cause::Wake { waited_at: None, .. } | Cause::Unlock => {}
+        Cause::Wake { waited_at: None, .. } | Cause::Wait(_) | Cause::Unlock => {}
     }
     bucket.record.add(count, cycles);
     Some(&bucket.record)
@@ -498,8 +500,8 @@ pub struct BlockCount {
     /// If it is from [`chosen_wake_event`], so that it may not be an unlock: what tells apart the functions in which the woken
     /// threads have waited.
     pub woken_in: Option<u32>,
-    /// The kinds of the waits; none of wakes and unlocks.
-    pub kinds: BlockKinds,
+    /// The kind of the waits; none of wakes and unlocks.
+    pub kind: BlockKinds,
     /// The innermost frames of the site of the first wait that this wake has ended, if it is known.
     pub waited_at: Option<Stack<'static>>,
     /// The number of waits.
@@ -526,8 +528,7 @@ fn counts(buckets: &'static Buckets) -> Vec<BlockCount> {
         let (stack, labels) = (bucket.captured(), bucket.key.labels);
         let woken_in = bucket.key.woken_in;
         let waited_at = bucket.record.wait_site().map(Entry::captured);
-        let counted =
-            BlockCount { stack, labels, woken_in, kinds: bucket.record.kinds(), waited_at, count, cycles };
+        let counted = BlockCount { stack, labels, woken_in, kind: bucket.key.kind, waited_at, count, cycles };
         (count > 0.0 || cycles > 0).then_some(counted)
     }));
     out

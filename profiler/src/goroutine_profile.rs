@@ -39,6 +39,15 @@ impl fmt::Display for GoroutineState {
     }
 }
 
+impl GoroutineState {
+    /// Whether a state is written like this, in upper or lower case.
+    pub fn is_known(text: &str) -> bool {
+        let waits = WaitReason::ALL.into_iter().map(Self::Waiting);
+        let mut all = [Self::Running, Self::Runnable, Self::Syscall].into_iter().chain(waits);
+        all.any(|state| state.to_string().eq_ignore_ascii_case(text))
+    }
+}
+
 impl From<State> for GoroutineState {
     fn from(state: State) -> Self {
         match state {

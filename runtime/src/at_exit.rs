@@ -20,7 +20,11 @@ use std::io;
 use std::time::Duration;
 
 /// Runs `work` on a thread of rtprof when the process ends by `exit` or by the return of `main`, which wait for it until
-/// `limit` has passed. A process that ends by a signal, `_exit` or `abort` runs nothing, nor does a forked child.
+/// `limit` has passed. A process that ends by a signal, `_exit` or `abort` runs nothing, nor does a forked child. If a second
+/// thread calls C's `exit` meanwhile, the process may end before the work does: the C library runs each handler once, and lets
+/// the second thread go on. (Rust's `exit` does not.)
+///
+/// `work` must not wait for locks that the thread which exits may hold, such as that of standard error ([`tell`]).
 ///
 /// # Errors
 /// This process has such work already; the system refuses a thread or the handler, or is not supported.
@@ -28,10 +32,21 @@ pub fn at_exit(limit: Duration, work: Box<dyn FnOnce() + Send>) -> io::Result<()
     imp::at_exit(limit, work)
 }
 
+/// Whether this process has such work.
+pub fn is_set() -> bool {
+    imp::is_set()
+}
+
+/// Writes a message to standard error, without its lock, which the thread that exits may hold, and without waiting for a
+/// reader. Loses what a pipe has no room for.
+pub fn tell(message: &str) {
+    imp::tell(message);
+}
+
 #[cfg(rtprof_supported)]
 mod imp {
     use core::sync::atomic::{AtomicPtr, Ordering};
-    use std::io::{self, Write};
+    use std::io;
     use std::ptr;
     use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
     use std::time::Duration;
@@ -61,10 +76,14 @@ mod imp {
         unsafe { EXIT.load(Ordering::Acquire).as_ref() }
     }
 
+    pub(super) fn is_set() -> bool {
+        current().is_some_and(|exit| exit.process == own_process())
+    }
+
     pub(super) fn at_exit(limit: Duration, work: Box<dyn FnOnce() + Send>) -> io::Result<()> {
         let process = own_process();
         let before = EXIT.load(Ordering::Acquire);
-        if current().is_some_and(|exit| exit.process == process) {
+        if is_set() {
             return Err(io::Error::new(
                 io::ErrorKind::AlreadyExists,
                 "this process has work at its end already",
@@ -80,13 +99,31 @@ mod imp {
         if EXIT.compare_exchange(before, place, Ordering::AcqRel, Ordering::Relaxed).is_err() {
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, "another thread asks at the same time"));
         }
-        // Without its thread the work counts as done, and the process ends at once.
-        helper_thread::spawn(c"rtprof-exit", Box::new(move || exit.work(work)))
-            .inspect_err(|_| exit.set(Step::Done))?;
-        // SAFETY: the handler takes nothing, and neither unwinds nor exits.
-        match unsafe { libc::atexit(exiting) } {
-            0 => Ok(()),
-            _ => Err(io::Error::other("the system has no place for a handler of atexit")),
+        let started =
+            helper_thread::spawn(c"rtprof-exit", Box::new(move || exit.work(work))).and_then(|()| {
+                // SAFETY: the handler takes nothing, and neither unwinds nor exits.
+                match unsafe { libc::atexit(exiting) } {
+                    0 => Ok(()),
+                    _ => Err(io::Error::other("the system has no place for a handler of atexit")),
+                }
+            });
+        started.inspect_err(|_| {
+            exit.set(Step::Done);
+            EXIT.store(ptr::null_mut(), Ordering::Release);
+        })
+    }
+
+    pub(super) fn tell(message: &str) {
+        // A pipe that is ready has room for so much.
+        for part in message.as_bytes().chunks(libc::PIPE_BUF) {
+            let mut stderr = libc::pollfd { fd: libc::STDERR_FILENO, events: libc::POLLOUT, revents: 0 };
+            // SAFETY: the calls read and write these locals.
+            unsafe {
+                if libc::poll(&raw mut stderr, 1, 0) != 1 || stderr.revents & libc::POLLOUT == 0 {
+                    return;
+                }
+                libc::write(libc::STDERR_FILENO, part.as_ptr().cast(), part.len());
+            }
         }
     }
 
@@ -110,8 +147,7 @@ mod imp {
             self.changed.notify_all();
             let waited = self.changed.wait_timeout_while(step, self.limit, |step| *step == Step::Working);
             if waited.is_ok_and(|(_, waited)| waited.timed_out()) {
-                let message = format!("rtprof: gave up the work at exit after {:?}\n", self.limit);
-                let _ = io::stderr().write_all(message.as_bytes());
+                super::tell("rtprof: the work at exit takes too long, and is given up\n");
             }
         }
 
@@ -148,5 +184,13 @@ mod imp {
 
     pub(super) fn at_exit(_: Duration, _: Box<dyn FnOnce() + Send>) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
+    }
+
+    pub(super) fn is_set() -> bool {
+        false
+    }
+
+    pub(super) fn tell(message: &str) {
+        let _ = std::io::Write::write_all(&mut io::stderr(), message.as_bytes());
     }
 }

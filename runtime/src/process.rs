@@ -32,6 +32,13 @@ pub fn is_shared_with_vfork() -> bool {
     !ptr::eq(NUMBER.load(Ordering::Relaxed), &raw const UNKNOWN)
 }
 
+/// Returns whether the program runs with more rights than its caller has (set-uid, set-gid, file capabilities), so that what
+/// the caller chooses, such as the environment, must not be followed.
+pub fn is_secure() -> bool {
+    // SAFETY: the call reads what the kernel has given to the process.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}
+
 #[cold]
 fn ask() -> u32 {
     // The guard restores `errno`.

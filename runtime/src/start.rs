@@ -10,6 +10,7 @@ use crate::primitive::{AtomicPtr, Ordering};
 pub struct Start {
     runs: fn() -> &'static str,
     at: &'static Location<'static>,
+    may_block: bool,
 }
 
 impl Start {
@@ -17,14 +18,26 @@ impl Start {
     #[inline(always)]
     #[track_caller]
     pub fn here<F>() -> Self {
-        Self { runs: core::any::type_name::<F>, at: Location::caller() }
+        Self { runs: core::any::type_name::<F>, at: Location::caller(), may_block: false }
+    }
+
+    /// As [`here`](Self::here), of a task that is made in order to block a thread.
+    #[inline(always)]
+    #[track_caller]
+    pub fn of_blocking<F>() -> Self {
+        Self { may_block: true, ..Self::here::<F>() }
     }
 
     /// Makes the start of a goroutine that runs what `runs` returns, started by the caller. Safe to call in a hook.
     #[inline(always)]
     #[track_caller]
     pub fn here_as(runs: fn() -> &'static str) -> Self {
-        Self { runs, at: Location::caller() }
+        Self { runs, at: Location::caller(), may_block: false }
+    }
+
+    /// Whether it is made in order to block a thread, as by `spawn_blocking`.
+    pub fn may_block(self) -> bool {
+        self.may_block
     }
 
     /// Returns the type of the closure: for a closure in `app::main`, `app::main::{{closure}}`.
@@ -122,15 +135,22 @@ impl core::fmt::Write for Text<'_> {
 pub(crate) struct StartCell {
     /// A `fn() -> &'static str`, or null.
     runs: AtomicPtr<()>,
+    /// With [`MAY_BLOCK`] in the lowest bit, which no location's address has.
     at: AtomicPtr<Location<'static>>,
 }
+
+const MAY_BLOCK: usize = 1;
+const _: () = assert!(align_of::<Location<'static>>() > MAY_BLOCK);
 
 impl StartCell {
     // Release, in both: a reader that reads one of them from a new goroutine, and then reads the id again, sees that
     // the old goroutine has ended.
     pub(crate) fn set(&self, start: Option<Start>) {
         let (runs, at) = match start {
-            Some(start) => (start.runs as *mut (), (&raw const *start.at).cast_mut()),
+            Some(start) => {
+                let at = (&raw const *start.at).cast_mut();
+                (start.runs as *mut (), at.map_addr(|at| at | usize::from(start.may_block)))
+            }
             None => (core::ptr::null_mut(), core::ptr::null_mut()),
         };
         self.runs.store(runs, Ordering::Release);
@@ -139,14 +159,16 @@ impl StartCell {
 
     pub(crate) fn get(&self) -> Option<Start> {
         let runs = self.runs.load(Ordering::Acquire);
-        // SAFETY: the pointer is null, or was made from a static reference.
-        let at = unsafe { self.at.load(Ordering::Acquire).as_ref() }?;
+        let tagged = self.at.load(Ordering::Acquire);
+        let may_block = tagged.addr() & MAY_BLOCK != 0;
+        // SAFETY: without its tag the pointer is null, or was made from a static reference.
+        let at = unsafe { tagged.map_addr(|at| at & !MAY_BLOCK).as_ref() }?;
         if runs.is_null() {
             return None;
         }
         // SAFETY: the pointer is not null, so `set` made it from a function of this type.
         let runs = unsafe { core::mem::transmute::<*mut (), fn() -> &'static str>(runs) };
-        Some(Start { runs, at })
+        Some(Start { runs, at, may_block })
     }
 }
 

@@ -35,8 +35,8 @@ pub struct Locations {
     entry: Option<usize>,
     startup_frames: bool,
     from_program: bool,
-    /// How many stacks of the profile are left out because they have no code of the program.
-    without_program: usize,
+    /// The remark on stacks of the profile that are left out because they have no code of the program.
+    without_program: Option<String>,
     /// The hidden part at the outer end of the current stack.
     startup: Option<Hidden>,
     /// The outer end of the previous stack, with its hidden part: most stacks end like the previous one.
@@ -76,7 +76,7 @@ impl Locations {
             entry: None,
             startup_frames: view.startup_frames,
             from_program: view.from_program,
-            without_program: 0,
+            without_program: None,
             startup: None,
             end: (Vec::new(), None),
             thread_start: ThreadStart::default(),
@@ -237,9 +237,9 @@ impl Locations {
         self.from_program
     }
 
-    /// Notes how many stacks of the profile have no code of the program, for [`comments`](Self::comments).
-    pub fn set_without_program(&mut self, stacks: usize) {
-        self.without_program = stacks;
+    /// Sets the remark on stacks that have no code of the program, for [`comments`](Self::comments).
+    pub fn set_without_program(&mut self, remark: String) {
+        self.without_program = Some(remark);
     }
 
     fn find_startup(&mut self) {
@@ -367,11 +367,8 @@ impl Locations {
     /// Returns the comments of a profile, followed by remarks on its addresses.
     pub fn comments(&self, of_profile: &[String]) -> Vec<String> {
         let of_profile = of_profile.iter().cloned();
-        let left_out =
-            format!("rtprof: {} stacks without code of the program are left out", self.without_program);
-        let without_program = (self.without_program > 0).then_some(left_out);
         let of_names = self.symbolizer.comments().chain(self.comment_on_program());
-        of_profile.chain(without_program).chain(of_names).collect()
+        of_profile.chain(self.without_program.clone()).chain(of_names).collect()
     }
 
     /// Returns what the build of the program leaves out, once all its symbols are known.

@@ -43,26 +43,23 @@ fn is_programs(line: &Line, sources: &Sources<'_>) -> bool {
 }
 
 /// Whether Cargo has put this file where it unpacks dependencies: from a registry, a git repository, or a folder of
-/// `cargo vendor`, also where these were given other names (`-Ztrim-paths`, distributions' builds).
+/// `cargo vendor`, also where these were given other names (`-Ztrim-paths`, distributions' builds). Folders of programs may be
+/// called alike (`src/vendor/mod.rs`, `registry/src/main.rs`), so what Cargo puts into them is looked for too.
 fn is_dependency(file: &str) -> bool {
-    let mut segments = file.split('/').peekable();
+    let segments: Vec<&str> = file.split('/').collect();
     // `tokio-1.30.0/src/lib.rs`, where the folder of the registry was removed from all paths
-    if segments.peek().is_some_and(|first| has_version(first)) {
-        return true;
-    }
-    let mut before = "";
-    let mut in_registry = false;
-    for segment in segments {
-        in_registry |= segment == "registry";
-        if in_registry && has_version(segment)
-            || before == "git" && segment == "checkouts"
-            || before.contains("vendor")
-        {
-            return true;
-        }
-        before = segment;
-    }
-    false
+    let is_trimmed = segments.first().is_some_and(|first| has_version(first));
+    is_trimmed
+        || (0..segments.len()).any(|at| match &segments[at..] {
+            ["registry", "src", _, package, ..] => has_version(package),
+            // Debian's
+            ["cargo", "registry", package, ..] => has_version(package),
+            ["git", "checkouts", _, _, ..] => true,
+            ["vendor", _, "src", ..] => true,
+            // Nix's `cargo-vendor-dir`
+            [folder, package, "src", ..] => folder.contains("vendor") && has_version(package),
+            _ => false,
+        })
 }
 
 #[cfg(test)]
@@ -96,6 +93,11 @@ mod tests {
             "/home/u/registry/src/api/mod.rs",
             "/build/app-1.2.0/src/main.rs",
             "/home/u/git/app/checkouts/src/lib.rs",
+            "/home/u/vendor-portal/src/main.rs",
+            "/home/u/app/src/vendor/mod.rs",
+            "/home/u/app/src/vendors/api.rs",
+            "/home/u/vendors/app/src/main.rs",
+            "/builds/registry/app-1.2.0/src/main.rs",
         ] {
             assert!(!is_dependency(file), "{file}");
         }

@@ -148,9 +148,13 @@ fn computes() {
 }
 
 /// The end of a process, as the program chooses it.
-const ENDS: [(&str, fn()); 3] = [
+const ENDS: [(&str, fn()); 4] = [
     ("main returns", || ()),
     ("exit", || std::process::exit(0)),
+    ("exit with standard error locked", || {
+        let _held = std::io::stderr().lock();
+        std::process::exit(0);
+    }),
     ("exit on a thread, by a child too", || {
         fork::in_a_child("a child writes nothing", || std::process::exit(0));
         thread::spawn(|| std::process::exit(0));

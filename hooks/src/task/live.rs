@@ -1,62 +1,36 @@
 //! How many tasks tokio has, beside those that rtprof follows: tasks that `tokio::spawn` has made are in no profile, and a
 //! reader of the goroutine profile must not take what is there for all.
+//!
+//! Only a thread in a runtime can ask tokio, and a handle that is kept for it would keep the runtime's descriptors open. So
+//! the goroutine profile asks for the number, and the next thread that begins or polls a followed task tells it.
 
-use core::ptr;
-use core::sync::atomic::{AtomicPtr, Ordering};
-
-use rtprof_runtime::fork_safe::ForkMutex;
-use rtprof_runtime::task::{self, Task};
+use rtprof_runtime::task;
 use tokio::runtime::Handle;
 
-/// The runtime in which the task [`HOLDER`] began. tokio has no name for a runtime by which two could be told apart, so
-/// others are not counted. A handle keeps descriptors of its runtime open, also when the program has dropped the runtime. So
-/// it is held only until that task ends; the next task that begins brings another.
-static RUNTIME: ForkMutex<Option<Handle>> = ForkMutex::new(None);
-static HOLDER: AtomicPtr<Task> = AtomicPtr::new(ptr::null_mut());
-
-/// Notes the current runtime, if none is known. Called when a task has begun.
+/// Tells the goroutine profile the number of tokio's tasks, if it has asked. Called where a task begins and is polled.
 #[inline]
-pub(super) fn begun(task: &'static Task) {
-    if HOLDER.load(Ordering::Relaxed).is_null() {
-        hold(task);
+pub(super) fn tell_if_asked() {
+    if task::are_executor_tasks_asked() {
+        tell();
     }
 }
 
 #[cold]
-fn hold(task: &'static Task) {
-    let Ok(handle) = Handle::try_current() else { return };
-    let Some(mut runtime) = RUNTIME.lock() else { return };
-    if runtime.is_none() {
-        *runtime = Some(handle);
-        HOLDER.store(ptr::from_ref(task).cast_mut(), Ordering::Relaxed);
-        task::set_executor_tasks(live_tasks);
+#[inline(never)]
+fn tell() {
+    if let Ok(handle) = Handle::try_current()
+        && let Some(count) = live_tasks(&handle)
+    {
+        task::tell_executor_tasks(count);
     }
-}
-
-/// Lets the runtime go that was noted with this task. Called before the task ends.
-#[inline]
-pub(super) fn ends(task: &'static Task) {
-    if ptr::eq(HOLDER.load(Ordering::Relaxed), task) {
-        let_go();
-    }
-}
-
-#[cold]
-fn let_go() {
-    let Some(mut runtime) = RUNTIME.lock() else { return };
-    let handle = runtime.take();
-    HOLDER.store(ptr::null_mut(), Ordering::Relaxed);
-    drop(runtime);
-    // Its destructor is tokio's.
-    drop(handle);
 }
 
 /// Returns the number of live tasks; `None` before tokio 1.41, which does not tell it.
-fn live_tasks() -> Option<usize> {
+fn live_tasks(handle: &Handle) -> Option<usize> {
     #[allow(unused_imports)]
     use absent::{Alive, Metrics};
     // Methods of tokio, if its version has them, take precedence over those of the traits.
-    RUNTIME.lock()?.as_ref()?.metrics().num_alive_tasks().into()
+    handle.metrics().num_alive_tasks().into()
 }
 
 /// Stands in for methods that older versions of tokio lack.

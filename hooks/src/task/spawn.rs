@@ -63,7 +63,7 @@ where
 /// Wraps `f` into a task.
 #[track_caller]
 pub(super) fn blocking<F: FnOnce() -> R, R>(f: F) -> impl FnOnce() -> R {
-    let task = Tracked::begin("", Start::here::<F>());
+    let task = Tracked::begin("", Start::of_blocking::<F>());
     move || match task {
         Some(task) => task.run(f),
         None => f(),

@@ -42,7 +42,7 @@ impl Tracked {
             polls::created(task);
         }
         #[cfg(feature = "tokio")]
-        live::begun(task);
+        live::tell_if_asked();
         Some(Self { task, labels: labels::current(), user_task: Suspended::NONE })
     }
 
@@ -51,6 +51,8 @@ impl Tracked {
     pub(super) fn poll<T>(&mut self, executor: &Waker, poll: impl FnOnce(&Waker) -> Poll<T>) -> Poll<T> {
         // A thread that is about to end has no goroutine.
         let Some(thread) = goroutine::current() else { return poll(executor) };
+        #[cfg(feature = "tokio")]
+        live::tell_if_asked();
         let outer = thread.polls();
         if is_enabled() {
             polls::begin(self.task);
@@ -136,8 +138,6 @@ impl Drop for Tracked {
         if is_enabled() {
             polls::dropped(self.task);
         }
-        #[cfg(feature = "tokio")]
-        live::ends(self.task);
         // SAFETY: the task has no future.
         unsafe { self.task.end() };
     }

@@ -34,8 +34,7 @@ mod shared_waker;
 mod slot;
 mod telling;
 
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::OnceLock;
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 pub use await_stack::MAX_BRANCHES;
 pub(crate) use request::begin_lease;
@@ -81,17 +80,32 @@ pub fn are_followed() -> bool {
     ARE_FOLLOWED.load(Ordering::Relaxed)
 }
 
-/// Sets the function that returns how many tasks an executor has, also those that are not followed. The first remains.
-pub fn set_executor_tasks(count: fn() -> Option<usize>) {
-    let _ = EXECUTOR_TASKS.set(count);
+/// Asks for the number of tasks that the program's executor has, also those that are not followed. The thread that next begins
+/// or polls a task tells it.
+pub fn ask_for_executor_tasks() {
+    EXECUTOR_TASKS.store(ASKED, Ordering::Relaxed);
 }
 
-/// Returns how many tasks the program's executor has, if that is known.
+/// Whether the number is asked for. Safe to call in a hook.
+#[inline]
+pub fn are_executor_tasks_asked() -> bool {
+    EXECUTOR_TASKS.load(Ordering::Relaxed) == ASKED
+}
+
+/// Tells the number.
+pub fn tell_executor_tasks(count: usize) {
+    EXECUTOR_TASKS.store(count.min(ASKED - 1), Ordering::Relaxed);
+}
+
+/// Returns the number, if a thread has told it since it was asked for.
 pub fn executor_tasks() -> Option<usize> {
-    EXECUTOR_TASKS.get()?()
+    Some(EXECUTOR_TASKS.load(Ordering::Relaxed)).filter(|count| *count < ASKED)
 }
 
-static EXECUTOR_TASKS: OnceLock<fn() -> Option<usize>> = OnceLock::new();
+/// [`ASKED`], [`NOT_ASKED`], or the number.
+static EXECUTOR_TASKS: AtomicUsize = AtomicUsize::new(NOT_ASKED);
+const ASKED: usize = usize::MAX - 1;
+const NOT_ASKED: usize = usize::MAX;
 
 pub(crate) fn open() {
     PROCESS.store(own_process(), Ordering::Relaxed);

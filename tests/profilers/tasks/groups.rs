@@ -6,7 +6,7 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use rtprof::pprof::{GoroutineFilter, Symbolization, lookup};
-use rtprof::task::{Instrument, spawn_named};
+use rtprof::task::{Instrument, spawn_blocking, spawn_named};
 use test_support::{child, until};
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
@@ -50,6 +50,15 @@ fn equal_stacks_are_one_group() {
         }
         let (release, on) = channel();
         spawn_named("blocks", blocks(on));
+        // Made in order to block.
+        let (_waits, waits) = channel::<()>();
+        spawn_blocking(move || waits.recv().is_ok());
+        // It is polled all the time.
+        spawn_named("ticks", async {
+            loop {
+                sleep(Duration::from_millis(1)).await;
+            }
+        });
         // Not followed.
         for _ in 0..30 {
             runtime.spawn(pending::<()>());
@@ -71,11 +80,11 @@ fn equal_stacks_are_one_group() {
         let order = heads.map(|head| text.find(head));
         assert!(order.is_sorted() && order[0].is_some(), "{order:?} {text}");
         let counts = text.lines().next().expect("a summary");
-        assert!(counts.contains(" goroutines: 13 tasks, "), "{text}");
-        assert!(
-            text.contains("rtprof: tokio has 43 live tasks, and rtprof follows 13 tasks and futures"),
-            "{text}"
-        );
+        assert!(counts.contains(" goroutines: 15 tasks, "), "{text}");
+        assert_eq!(text.matches("blocks its thread").count(), 1, "{text}");
+        until("the number of tokio's tasks is told", || {
+            all().contains("rtprof: tokio has 44 live tasks, and rtprof follows 15 tasks and futures")
+        });
         // From the leaf on, it begins in tokio.
         let whole = groups(None, false);
         let group = whole.split("\n\n").find(|group| group.starts_with("12 tasks")).expect("it is there");
@@ -89,6 +98,7 @@ fn equal_stacks_are_one_group() {
         filter.states.clear();
         filter.show = Some(Arc::new(|name| name.contains("::groups::blocks")));
         let blocking = groups(Some(filter.clone()), true);
+        assert!(blocking.lines().next().unwrap().ends_with("; 1 of them are shown"), "{blocking}");
         assert!(!blocking.contains("\"takes\"") && blocking.contains("1 task \"blocks\""), "{blocking}");
         let mut dump = Vec::new();
         let snapshot = lookup("goroutine").expect("it is there").snapshot().expect("there is room");

@@ -9,7 +9,7 @@ use rtprof::http::serve;
 use rtprof::sync::Mutex;
 use rtprof::task::Instrument;
 use rtprof::{BlockKinds, thread};
-use test_support::profile::{ALLOC_SPACE, Frame, Profile};
+use test_support::profile::{ALLOC_SPACE, Frame, INUSE_SPACE, Profile, Sample};
 use test_support::{child, until, web};
 
 fn start() -> SocketAddr {
@@ -90,9 +90,7 @@ fn stacks_begin_at_the_programs_code() {
         let address = start();
         let whole = web::profile(address, "heap");
         let of_program = web::profile(address, "heap?leaf=program");
-        let sum = |samples: &[_]| {
-            samples.iter().map(|s: &test_support::profile::Sample| s.values[ALLOC_SPACE]).sum::<i64>()
-        };
+        let sum = |samples: &[Sample]| samples.iter().map(|s| s.values[ALLOC_SPACE]).sum::<i64>();
         let (kept, left_out): (Vec<_>, Vec<_>) =
             whole.samples().into_iter().partition(|sample| sample.frames.iter().any(is_of_program));
         assert!(!left_out.is_empty(), "the test asks nothing");
@@ -106,7 +104,12 @@ fn stacks_begin_at_the_programs_code() {
         };
         assert!(leaf_of(&whole).starts_with("bytes::"), "{}", leaf_of(&whole));
         assert_eq!(leaf_of(&of_program), concat!(module_path!(), "::buffer"));
-        let comment = format!("rtprof: {} stacks without code of the program are left out", left_out.len());
+        let in_use = |samples: &[Sample]| samples.iter().map(|s| s.values[INUSE_SPACE]).sum::<i64>() as f64;
+        let share = 100.0 * in_use(&left_out) / (in_use(&left_out) + in_use(&kept));
+        let comment = format!(
+            "rtprof: {} stacks without code of the program are left out, with {share:.1} % of inuse_space",
+            left_out.len()
+        );
         assert!(of_program.comments().contains(&comment), "{comment}: {}", of_program.comments());
         assert!(!whole.comments().contains("left out"), "{}", whole.comments());
         assert!(text(address, "heap?leaf=program&format=top").contains(&comment));
