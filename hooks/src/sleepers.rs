@@ -153,6 +153,8 @@ pub(crate) struct Caller(u32);
 
 impl Caller {
     const BITS: u32 = 31;
+    /// Of waits that are not for a futex of the program's.
+    #[cfg_attr(target_feature = "crt-static", allow(dead_code))]
     pub(crate) const UNKNOWN: Self = Self(0);
 
     #[inline(always)]
