@@ -2,14 +2,14 @@
 
 use std::error::Error;
 use std::fmt::Write as _;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use rtprof_pprof_out::{CpuCapture, CpuProfileOptions, Snapshot, Symbolization, lookup};
 use rtprof_runtime::hook::own_process;
-use rtprof_runtime::{at_exit, own_files};
+use rtprof_runtime::{at_exit, own_files, private_file};
 use rtprof_trace_out::{FlightRecorder, TraceError, WindowFiles, WindowOptions};
 
 /// How long the process waits for its profiles, at most.
@@ -63,7 +63,7 @@ impl AtExit {
         if at_exit::is_set() {
             return Err("files at exit were asked for already".into());
         }
-        let directory = prepared(&self.directory)
+        let directory = private_file::folder(&self.directory, &file_name("probe", "partial"))
             .map_err(|error| format!("cannot write into {}: {error}", self.directory.display()))?;
         if self.contents.contains(&Content::Flight) && FlightRecorder::current().is_none() {
             return Err("no flight recorder runs; RTPROF_FLIGHT=on starts one".into());
@@ -100,24 +100,11 @@ impl AtExit {
     }
 }
 
-/// Creates the directory if it does not exist, and checks that files can be created in it. Returns its path from the
-/// root, because the program may change its working directory.
-fn prepared(directory: &Path) -> io::Result<PathBuf> {
-    let mut builder = DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(directory)?;
-    let directory = fs::canonicalize(directory)?;
-    let probe = file(&directory, "probe", "partial");
-    create(&probe).and_then(|_| fs::remove_file(&probe))?;
-    Ok(directory)
-}
-
 /// Writes a profile into a file that gets its name when it is complete: the process may be killed meanwhile.
 fn write_profile(snapshot: &Snapshot, name: &str, directory: &Path) -> io::Result<PathBuf> {
-    let (path, partial) = (file(directory, name, "pb.gz"), file(directory, name, "partial"));
-    let written = create(&partial).and_then(|mut file| {
+    let file = |extension| directory.join(file_name(name, extension));
+    let (path, partial) = (file("pb.gz"), file("partial"));
+    let written = private_file::create(&partial).and_then(|mut file| {
         snapshot.write_proto(&mut file, Symbolization::Full)?;
         fs::rename(&partial, &path)
     });
@@ -138,20 +125,11 @@ fn write_flight(directory: &Path) -> Result<PathBuf, TraceError> {
         .write("exit")
 }
 
-/// Creates a file that only its owner can read: profiles tell names, paths and labels.
-fn create(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path)
-}
-
 /// The name sorts by profile, then by time, in ms since 1970.
-fn file(directory: &Path, name: &str, extension: &str) -> PathBuf {
+fn file_name(name: &str, extension: &str) -> String {
     let time = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_millis();
     let (process, program) = (own_process(), own_files::program());
-    directory.join(format!("{name}-{time:013}-{process}-{program}.{extension}"))
+    format!("{name}-{time:013}-{process}-{program}.{extension}")
 }
 
 #[cfg(test)]

@@ -323,8 +323,9 @@ impl Snapshot {
         }
         let share = if all > 0.0 { 100.0 * left_out / all } else { 0.0 };
         (stacks > 0).then(|| {
+            let (plural, are) = if stacks == 1 { ("", "is") } else { ("s", "are") };
             format!(
-                "rtprof: {stacks} stacks without code of the program are left out, with {share:.1} % of {}",
+                "rtprof: {stacks} stack{plural} without code of the program {are} left out, with {share:.1} % of {}",
                 types[shown].0
             )
         })

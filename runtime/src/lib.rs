@@ -63,6 +63,7 @@ pub mod modules;
 pub mod name;
 pub mod nap;
 pub mod own_files;
+pub mod private_file;
 #[cfg(rtprof_supported)]
 pub mod proc;
 pub mod process;

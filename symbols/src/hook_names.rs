@@ -99,7 +99,7 @@ pub(crate) fn call_name(name: &str) -> Option<&str> {
     }
     let is_futex = matches!(
         inner.strip_prefix("futex::"),
-        Some("interposed_futex" | "interposed_operation" | "unwatched_futex_returned")
+        Some("futex_by_caller" | "interposed_futex" | "interposed_operation" | "unwatched_futex_returned")
     );
     is_futex.then_some("syscall")
 }

@@ -7,13 +7,15 @@
 
 use std::hint::black_box;
 use std::ops::DerefMut;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Barrier, Condvar, Mutex, OnceLock, RwLock, mpsc};
 use std::thread::{park, scope, sleep, spawn};
 use std::time::Duration;
 
-use test_support::child;
 use test_support::contention::{About, Moment, NONE, Seen, in_vain, queue, record_everything};
 use test_support::profile::Sample;
+use test_support::{child, until};
 
 pub(crate) const HOLD: Duration = Duration::from_millis(40);
 
@@ -296,20 +298,28 @@ fn an_unlock_that_wakes_a_notified_thread_is_not_charged() {
     child::isolated("an_unlock_that_wakes_a_notified_thread_is_not_charged", || {
         record_everything();
         let (lock, condition) = (parking_lot::Mutex::new(()), parking_lot::Condvar::new());
+        let has_lock = AtomicBool::new(false);
         let mut expected = About::default();
         for round in 0..4 {
             let is_notified = round % 2 == 0;
             scope(|scope| {
                 let mut held = lock.lock();
                 let waiting = queue(scope, || {
-                    waiter(|| match is_notified {
-                        true => condition.wait(&mut lock.lock()),
-                        false => drop(lock.lock()),
+                    waiter(|| {
+                        let mut taken = lock.lock();
+                        if is_notified {
+                            has_lock.store(true, Relaxed);
+                            condition.wait(&mut taken);
+                        }
                     });
                 });
                 if is_notified {
-                    // Lets the waiter take the lock and wait for the condition.
-                    parking_lot::MutexGuard::unlocked(&mut held, || sleep(HOLD));
+                    // The waiter takes the lock, and lets it go when it waits for the condition.
+                    parking_lot::MutexGuard::unlocked(&mut held, || {
+                        until("the waiter has the lock", || has_lock.load(Relaxed));
+                    });
+                    has_lock.store(false, Relaxed);
+                    sleep(HOLD);
                     condition.notify_one();
                 } else {
                     sleep(HOLD);

@@ -2,22 +2,13 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::hint::black_box;
-use std::net::SocketAddr;
 
-use rtprof::http::{Config, serve, serve_with};
+use rtprof::http::{Config, serve_with};
 use test_support::profile::{ALLOC_OBJECTS, ALLOC_SPACE, Profile, Sample};
 use test_support::web::{self, Connection};
 use test_support::{child, contention};
 
-fn start() -> SocketAddr {
-    serve("127.0.0.1:0").expect("a port is free").local_addr()
-}
-
-fn text(address: SocketAddr, target: &str) -> String {
-    let answer = web::get(address, &format!("/debug/pprof/{target}"));
-    assert_eq!(answer.status, 200, "{target}: {}", String::from_utf8_lossy(&answer.body));
-    answer.text().to_owned()
-}
+use super::{start, text};
 
 #[inline(never)]
 fn first_page() -> Vec<u8> {

@@ -1,26 +1,16 @@
 //! Tables of functions (`format=top`), and parts of a profile: stacks from the program's code on, kinds of waits.
 
 use std::hint::black_box;
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use rtprof::http::serve;
 use rtprof::sync::Mutex;
 use rtprof::task::Instrument;
 use rtprof::{BlockKinds, thread};
 use test_support::profile::{ALLOC_SPACE, Frame, INUSE_SPACE, Profile, Sample};
 use test_support::{child, until, web};
 
-fn start() -> SocketAddr {
-    serve("127.0.0.1:0").expect("a port is free").local_addr()
-}
-
-fn text(address: SocketAddr, target: &str) -> String {
-    let answer = web::get(address, &format!("/debug/pprof/{target}"));
-    assert_eq!(answer.status, 200, "{target}: {}", String::from_utf8_lossy(&answer.body));
-    answer.text().to_owned()
-}
+use super::{start, text};
 
 const LINE: u32 = line!() + 4;
 
@@ -106,8 +96,9 @@ fn stacks_begin_at_the_programs_code() {
         assert_eq!(leaf_of(&of_program), concat!(module_path!(), "::buffer"));
         let in_use = |samples: &[Sample]| samples.iter().map(|s| s.values[INUSE_SPACE]).sum::<i64>() as f64;
         let share = 100.0 * in_use(&left_out) / (in_use(&left_out) + in_use(&kept));
+        let (plural, are) = if left_out.len() == 1 { ("", "is") } else { ("s", "are") };
         let comment = format!(
-            "rtprof: {} stacks without code of the program are left out, with {share:.1} % of inuse_space",
+            "rtprof: {} stack{plural} without code of the program {are} left out, with {share:.1} % of inuse_space",
             left_out.len()
         );
         assert!(of_program.comments().contains(&comment), "{comment}: {}", of_program.comments());

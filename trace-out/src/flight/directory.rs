@@ -1,10 +1,12 @@
 //! A directory of windows: names, permissions, the removal of old files.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
+
+use rtprof_runtime::private_file;
 
 use crate::{Format, TraceError};
 
@@ -27,16 +29,8 @@ pub(super) struct Directory {
 impl Directory {
     /// Creates it if it does not exist.
     pub(super) fn new(path: &Path, max_files: usize) -> io::Result<Self> {
-        let prepare = || {
-            fs::create_dir_all(path)?;
-            // The program may change its working directory later.
-            let path = fs::canonicalize(path)?;
-            // Without it, that no file can be created would be found out when the first window is needed.
-            let probe = path.join(file_name("probe", PARTIAL));
-            create(&probe).and_then(|_| fs::remove_file(&probe))?;
-            Ok(path)
-        };
-        let path = prepare().map_err(|error| at(path, error))?;
+        let path =
+            private_file::folder(path, &file_name("probe", PARTIAL)).map_err(|error| at(path, error))?;
         Ok(Self { path, max_files: max_files.max(1) })
     }
 
@@ -67,10 +61,10 @@ impl Directory {
 
     /// Creates a file, and the directory again if it was removed.
     fn create(&self, path: &Path) -> io::Result<File> {
-        match create(path) {
+        match private_file::create(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 fs::create_dir_all(&self.path)?;
-                create(path)
+                private_file::create(path)
             }
             result => result,
         }
@@ -101,15 +95,6 @@ impl Directory {
             fs::remove_file(old).ok();
         }
     }
-}
-
-/// Creates a file that only its owner can read: messages in a trace may be confidential.
-fn create(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path)
 }
 
 /// Returns a name that this process has not used yet.
