@@ -1,12 +1,20 @@
 //! Forked children that must end with success.
 
+use std::backtrace::Backtrace;
+use std::ffi::c_int;
+use std::fs;
 use std::os::unix::process::CommandExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::child;
+use crate::contention::thread_id;
 
 /// The time after which its alarm ends a child that hangs.
 const PATIENCE_SECONDS: u32 = 120;
+/// The time that it has then to say where it hangs.
+const LAST_SECONDS: u32 = 20;
+/// Asks another thread of the child where it is.
+const ASKS: c_int = libc::SIGVTALRM;
 
 /// As [`child::isolated_as`], for a test whose forked children start threads.
 ///
@@ -52,8 +60,7 @@ pub fn in_a_child_by(make: fn() -> i32, what: &str, body: impl FnOnce()) {
     let pid = make();
     assert!(pid >= 0, "fork: {}", std::io::Error::last_os_error());
     if pid == 0 {
-        // SAFETY: a plain system call.
-        unsafe { libc::alarm(PATIENCE_SECONDS) };
+        begin_patience();
         let result = catch_unwind(AssertUnwindSafe(body));
         // SAFETY: ends the child without the parent's exit handlers.
         unsafe { libc::_exit(i32::from(result.is_err())) };
@@ -66,4 +73,54 @@ pub fn in_a_child_by(make: fn() -> i32, what: &str, body: impl FnOnce()) {
         "{what}: the child ended with status {status:#x}; {} is its alarm",
         libc::SIGALRM
     );
+}
+
+/// Sets the alarm of a child.
+fn begin_patience() {
+    // The second alarm finds the default action.
+    let once = libc::SA_RESETHAND | libc::SA_NODEFER;
+    for (signal, handler, flags) in [(libc::SIGALRM, tell_all as extern "C" fn(c_int), once), (ASKS, tell, 0)]
+    {
+        // SAFETY: an all-zero `sigaction` is valid. The handlers do what a handler must not do; but they run only in a child
+        // that would be ended instead, and a second alarm ends it in any case.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = handler as *const () as usize;
+            action.sa_flags = flags;
+            assert_eq!(libc::sigaction(signal, &raw const action, std::ptr::null_mut()), 0);
+        }
+    }
+    // SAFETY: a plain system call.
+    unsafe { libc::alarm(PATIENCE_SECONDS) };
+}
+
+/// Has each thread of this child tell where it is, and lets the next alarm end the child.
+extern "C" fn tell_all(signal: c_int) {
+    // SAFETY: a plain system call.
+    unsafe { libc::alarm(LAST_SECONDS) };
+    tell(signal);
+    let threads = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let others = threads.filter_map(|thread| thread.file_name().to_str()?.parse().ok());
+    for other in others.filter(|&thread: &i32| thread != thread_id()) {
+        // SAFETY: a plain system call.
+        unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), other, ASKS) };
+    }
+    loop {
+        // SAFETY: a plain system call.
+        unsafe { libc::pause() };
+    }
+}
+
+/// Writes where the current thread is.
+extern "C" fn tell(_: c_int) {
+    let write = |text: &str| {
+        // Not by `eprintln`, for whose lock it may wait.
+        // SAFETY: the call reads this text.
+        unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) };
+    };
+    // First what needs no lock of the loader's.
+    for name in ["comm", "syscall"] {
+        write(&fs::read_to_string(format!("/proc/self/task/{}/{name}", thread_id())).unwrap_or_default());
+    }
+    write(&Backtrace::force_capture().to_string());
 }

@@ -15,7 +15,7 @@
 //! | [`mpsc`] | a receive on an empty channel, a send on a full one | contention of senders and receiver for the channel itself |
 //! | [`thread`](crate::thread) | a join, a scope's end, a park; not a sleep | |
 //!
-//! A thread that gets its lock within the first microseconds (3, for a [`Mutex`] up to 15), while it spins, has not
+//! A thread that gets its lock within the first microseconds (3, for a [`Mutex`] up to 14), while it spins, has not
 //! waited, as in Go. A wait ends when the thread is woken; the time until the kernel runs it does not count. A wait
 //! with a timeout counts whether it got the lock or not.
 //!
