@@ -98,13 +98,15 @@ fn begin_patience() {
 extern "C" fn tell_all(signal: c_int) {
     // SAFETY: a plain system call.
     unsafe { libc::alarm(LAST_SECONDS) };
-    tell(signal);
     let threads = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     let others = threads.filter_map(|thread| thread.file_name().to_str()?.parse().ok());
+    // The others first, and what they wait for before their stacks, which may need a lock that is never released.
     for other in others.filter(|&thread: &i32| thread != thread_id()) {
+        write(&format!("{other} is in the system call {}", file(other, "syscall")));
         // SAFETY: a plain system call.
         unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), other, ASKS) };
     }
+    tell(signal);
     loop {
         // SAFETY: a plain system call.
         unsafe { libc::pause() };
@@ -113,14 +115,17 @@ extern "C" fn tell_all(signal: c_int) {
 
 /// Writes where the current thread is.
 extern "C" fn tell(_: c_int) {
-    let write = |text: &str| {
-        // Not by `eprintln`, for whose lock it may wait.
-        // SAFETY: the call reads this text.
-        unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) };
-    };
-    // First what needs no lock of the loader's.
-    for name in ["comm", "syscall"] {
-        write(&fs::read_to_string(format!("/proc/self/task/{}/{name}", thread_id())).unwrap_or_default());
-    }
+    write(&format!("{} is {}", thread_id(), file(thread_id(), "comm")));
     write(&Backtrace::force_capture().to_string());
+}
+
+/// Returns the kernel's file of a thread, which ends in a line feed.
+fn file(thread: i32, name: &str) -> String {
+    fs::read_to_string(format!("/proc/self/task/{thread}/{name}")).unwrap_or_default()
+}
+
+/// Writes to standard error, without its lock.
+fn write(text: &str) {
+    // SAFETY: the call reads this text.
+    unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) };
 }
