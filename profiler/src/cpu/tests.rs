@@ -33,7 +33,8 @@ fn burn(time: Duration) -> Duration {
 #[test]
 fn a_sampling_counts_the_periods_of_each_thread() {
     let _alone = alone();
-    // A timer signals a thread at the kernel's ticks only. Beside other programs those are some 10 ms of its time apart.
+    // A timer signals a thread at the kernel's ticks only. Beside other programs a tick may find it only each 10 ms of its
+    // time or later.
     for (source, hz, periods) in [(CpuSource::Perf, 1000, 100), (CpuSource::Timers, 100, 30)] {
         let period = Duration::from_secs(1) / hz;
         let before = used();
