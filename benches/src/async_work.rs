@@ -1,5 +1,6 @@
 //! Work of async tasks on tokio's runtimes.
 
+use std::collections::HashMap;
 use std::future::poll_fn;
 use std::hint::black_box;
 use std::task::Poll;
@@ -10,6 +11,7 @@ use tokio::sync::mpsc::unbounded_channel;
 use tokio::task::JoinHandle;
 
 use crate::processor::Clocks;
+use crate::serve::serve;
 
 /// How tasks are spawned.
 pub trait Spawn: Copy + Send + Sync + 'static {
@@ -39,15 +41,49 @@ impl Spawn for Plain {
 /// # Panics
 /// When the name is unknown.
 pub fn runtime(name: &str) -> Runtime {
+    let mut builder = builder(name);
+    builder.on_thread_start(count_this_thread);
+    builder.build().expect("a runtime")
+}
+
+/// Returns a builder of the runtime that a request names. Each of the runtime's threads has to call
+/// [`count_this_thread`] when it starts.
+///
+/// # Panics
+/// When the name is unknown.
+pub fn builder(name: &str) -> Builder {
     let mut builder = match name {
         "current" => Builder::new_current_thread(),
         "multi" => Builder::new_multi_thread(),
         other => panic!("unknown runtime {other}"),
     };
     // The current thread is the only worker of the first kind.
+    count_this_thread();
+    builder.worker_threads(2).enable_all();
+    builder
+}
+
+/// Makes the calling thread one of the workers, whose processor time is measured.
+pub fn count_this_thread() {
     WORKERS.add_this_thread();
-    builder.on_thread_start(|| WORKERS.add_this_thread());
-    builder.worker_threads(2).enable_all().build().expect("a runtime")
+}
+
+/// Serves a peer of `part-tasks`: `work RUNTIME WORK _ COUNT` answers nanoseconds for a task or poll, of tasks that `spawn`
+/// spawns on the runtime that `make` makes of the name.
+///
+/// # Panics
+/// On a request it does not know.
+pub fn serve_works(make: impl Fn(&str) -> Runtime, spawn: impl Spawn) {
+    let mut runtimes = HashMap::new();
+    serve(|request| match request.word() {
+        "work" => {
+            let name = request.word();
+            let runtime = runtimes.entry(name.to_owned()).or_insert_with(|| make(name));
+            let (work, _how, count) = (Work::named(request.word()), request.word(), request.number());
+            vec![work.nanos(runtime, count, spawn)]
+        }
+        other => panic!("unknown request {other}"),
+    });
 }
 
 /// The threads that poll tasks. What other threads do meanwhile, such as the encoder of a trace, is not counted.

@@ -1,5 +1,7 @@
 //! Measures async tasks: the cost of following and tracing them, and of snapshots of them.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::io;
 
 use rtprof_benches::statistics::median;
@@ -15,22 +17,42 @@ use crate::pace::Pace;
 use crate::stall;
 use crate::table::{Row, Table, Unit};
 
-/// Tasks followed by console-subscriber, in a separate program.
-const CONSOLE: &str = "console";
-/// The factor by which console-subscriber gets less to do: it takes longer, and needs memory for each task.
-const CONSOLE_SHARE: usize = 10;
+/// A way of following tasks.
+struct Way {
+    /// The word of the request.
+    how: &'static str,
+    who: &'static str,
+    build: Build,
+    binary: &'static str,
+    /// Tasks or polls in a stretch: some milliseconds.
+    count: usize,
+}
 
-/// How tasks are followed: the word of the request, and the text of the row. The first is the baseline, and the last
-/// the peer.
-const WAYS: [(&str, &str); 6] = [
-    ("plain", "tokio"),
-    ("off", "rtprof, off"),
-    ("on", "rtprof, stacks at each await"),
-    ("block", "rtprof, block 10 µs"),
-    (TRACED, "rtprof, traced"),
-    (CONSOLE, "console-subscriber"),
-];
+const COUNT: usize = 20_000;
+
+const fn own(how: &'static str, who: &'static str) -> Way {
+    Way { how, who, build: Build::Plain, binary: OWN, count: COUNT }
+}
+
+const fn peer(who: &'static str, binary: &'static str) -> Way {
+    Way { how: "peer", who, build: Build::TokioUnstable, binary, count: COUNT }
+}
+
+const OWN: &str = "part-tasks";
 const TRACED: &str = "traced";
+
+/// The first is the baseline.
+const WAYS: [Way; 8] = [
+    own("plain", "tokio"),
+    own("off", "rtprof, off"),
+    own("on", "rtprof, stacks at each await"),
+    own("block", "rtprof, block 10 µs"),
+    own(TRACED, "rtprof, traced"),
+    peer("dial9, recording", "part-task-dial9"),
+    peer("hotpath, counting", "part-task-hotpath"),
+    // It takes much longer, and needs memory for each task.
+    Way { count: COUNT / 10, ..peer("console-subscriber", "part-task-console") },
+];
 
 /// The work of tasks.
 struct Work {
@@ -75,9 +97,6 @@ const WORKS: [Work; 3] = [
 
 const RUNTIMES: [(&str, &str); 2] = [("current", "current-thread"), ("multi", "two workers")];
 
-/// Tasks or polls in a stretch: some milliseconds.
-const COUNT: usize = 20_000;
-
 /// How long clients send requests to a service at a time, with a trace or without.
 const STRETCH_MILLIS: usize = 1_000;
 
@@ -106,45 +125,39 @@ fn followed(
     work: &Work,
     table: &mut Table,
 ) -> io::Result<()> {
-    let ways = if effort.peers { &WAYS[..] } else { &WAYS[..WAYS.len() - 1] };
+    let ways: Vec<&Way> = WAYS.iter().filter(|way| effort.peers || way.binary == OWN).collect();
     let mut values = vec![vec![]; ways.len()];
     // Sums over all traces: events, their bytes in the buffers, and those in the file.
     let mut recorded = [0.0; 3];
     let mut pace = Pace::by(Yardstick::Pair);
     for _ in 0..effort.parts {
-        let mut ours = Child::start(&binaries.path(Build::Plain, "part-tasks"))?;
-        let mut peer = match effort.peers {
-            true => Some(Child::start(&binaries.path(Build::TokioUnstable, "part-task-peer"))?),
-            false => None,
-        };
+        let mut children = HashMap::new();
+        for way in &ways {
+            if let Entry::Vacant(place) = children.entry(way.binary) {
+                place.insert(Child::start(&binaries.path(way.build, way.binary))?);
+            }
+        }
         let mut order = Order::of(ways.len());
         for _ in 0..effort.part_rounds {
-            pace.measure(&mut ours)?;
+            pace.measure(children.get_mut(OWN).expect("it takes part"))?;
             for at in order.next_round() {
-                let (how, _) = ways[at];
-                if let Some(peer) = &mut peer
-                    && how == CONSOLE
-                {
-                    let count = COUNT / CONSOLE_SHARE;
-                    let [took] = peer.numbers(&format!("work {runtime} {} {how} {count}", work.name))?;
-                    values[at].push(took);
-                    continue;
-                }
-                let [took, sums @ ..] =
-                    ours.numbers::<4>(&format!("work {runtime} {} {how} {COUNT}", work.name))?;
-                values[at].push(took);
-                recorded.iter_mut().zip(sums).for_each(|(all, one)| *all += one);
+                let Way { how, binary, count, .. } = *ways[at];
+                let child = children.get_mut(binary).expect("all are started");
+                let answer = child.ask(&format!("work {runtime} {} {how} {count}", work.name))?;
+                values[at].push(answer[0]);
+                // Ours add what a trace has.
+                recorded.iter_mut().zip(&answer[1..]).for_each(|(all, one)| *all += one);
             }
         }
     }
-    for ((how, who), taken) in ways.iter().zip(&values) {
-        let row = Row::of(format!("{}, {on}", work.what), *who, taken, Unit::Nanos);
-        let against = |row: Row, way: usize| row.against(ways[way].1, taken, &values[way], Unit::Nanos);
+    for (way, taken) in ways.iter().zip(&values) {
+        let row = Row::of(format!("{}, {on}", work.what), way.who, taken, Unit::Nanos);
+        let against = |row: Row, way: usize| row.against(ways[way].who, taken, &values[way], Unit::Nanos);
         let held = |row: Row, way: usize, limit: f64| {
             let limit = Limit::of_time(Scale::More(Unit::Nanos), limit, Yardstick::Pair);
             against(row, way).within(&limit, Measured::excess(taken, &values[way]).at(&pace))
         };
-        table.add(match *how {
+        table.add(match way.how {
             "plain" => row,
             "off" => held(row, 0, work.followed),
             TRACED => held(row, work.beside, work.traced).notes(weight(work, taken.len(), recorded)),

@@ -39,6 +39,8 @@ const JEMALLOC_PROFILING: &str = "jemalloc, its profiler on";
 const MIMALLOC: &str = "mimalloc";
 const STATS: &str = "stats_alloc over System";
 const DHAT: &str = "dhat, profiling";
+const DIAL9: &str = "dial9 over System, with frees";
+const HOTPATH: &str = "hotpath over System";
 
 const fn own(name: &'static str, binary: &'static str, set_up: Option<&'static str>) -> Contender {
     Contender { name, build: Build::Plain, binary, set_up, against: NONE, slow: false, peer: false }
@@ -50,7 +52,7 @@ const fn peer(name: &'static str, binary: &'static str, against: &'static str) -
 
 /// The first is the baseline. The second is the same once more: the distance of its ratio from 1 is the error of all
 /// other ratios.
-const CONTENDERS: [Contender; 12] = [
+const CONTENDERS: [Contender; 14] = [
     own(NONE, "subject-none", None),
     own("the same again (A/A)", "subject-none", None),
     own("pass-through over System", "subject-pass-through", None),
@@ -65,6 +67,8 @@ const CONTENDERS: [Contender; 12] = [
     peer(MIMALLOC, "subject-mimalloc", NONE),
     peer("rtprof over mimalloc", "subject-mimalloc-rtprof", MIMALLOC),
     peer(STATS, "subject-stats-alloc", NONE),
+    peer(HOTPATH, "subject-hotpath", NONE),
+    peer(DIAL9, "subject-dial9", NONE),
     Contender { slow: true, ..peer(DHAT, "subject-dhat", NONE) },
 ];
 
@@ -218,10 +222,10 @@ impl<'a> Results<'a> {
                 .keeps(&budgets::PAIR_MORE, more)
                 .anchor("prototype 14.9 over 12.9 ns"),
             (RTPROF, Shape::Ring, _) => row.keeps(&budgets::RING, times),
-            (STATS | DHAT, Shape::Pair, Sizes::Fixed(64)) if case.threads == 1 => row
+            (STATS | HOTPATH | DIAL9 | DHAT, Shape::Pair, Sizes::Fixed(64)) if case.threads == 1 => row
                 .beside(&budgets::PAIR_TIMES, contender.name, times)
                 .beside(&budgets::PAIR_MORE, contender.name, more),
-            (STATS | DHAT, Shape::Ring, _) if case.threads == 1 => {
+            (STATS | HOTPATH | DIAL9 | DHAT, Shape::Ring, _) if case.threads == 1 => {
                 row.beside(&budgets::RING, contender.name, times)
             }
             _ => row,

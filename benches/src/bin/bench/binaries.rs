@@ -52,13 +52,15 @@ const INTERPOSED: [&str; 3] = ["part-calls", "part-wait", "part-lock"];
 const SERVICE: &str = "part-service";
 const WITHOUT: &str = "part-service-without";
 
-const PEERS: [&str; 6] = [
+const PEERS: [&str; 8] = [
     "subject-jemalloc",
     "subject-jemalloc-rtprof",
     "subject-mimalloc",
     "subject-mimalloc-rtprof",
     "subject-stats-alloc",
     "subject-dhat",
+    "subject-dial9",
+    "subject-hotpath",
 ];
 
 /// The binaries that are built beside our own.
@@ -119,7 +121,8 @@ impl Binaries {
             )?;
         }
         if task_followers {
-            binaries.cargo(Build::TokioUnstable, &["part-task-peer"], "task-peers")?;
+            binaries.cargo(Build::TokioUnstable, &["part-task-console"], "console-peer")?;
+            binaries.cargo(Build::TokioUnstable, &["part-task-dial9", "part-task-hotpath"], "task-peers")?;
         }
         let mut names = CAPTURING.to_vec();
         names.extend(services_without_frame_pointers.then_some(WITHOUT));

@@ -20,6 +20,8 @@ impl Child {
     pub(crate) fn start(path: &Path) -> io::Result<Self> {
         let name = path.display().to_string();
         let mut process = Command::new(path)
+            // hotpath would serve its figures at a fixed port.
+            .env("HOTPATH_METRICS_SERVER_OFF", "true")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()

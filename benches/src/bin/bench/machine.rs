@@ -71,13 +71,16 @@ fn commit() -> String {
     if changed == UNKNOWN || changed.is_empty() { hash } else { format!("{hash} with changes") }
 }
 
-const PEERS: [&str; 13] = [
+const PEERS: [&str; 16] = [
     "tikv-jemallocator",
     "tikv-jemalloc-sys",
     "mimalloc",
     "libmimalloc-sys",
     "stats_alloc",
     "dhat",
+    "dial9",
+    "hotpath",
+    "console-subscriber",
     "backtrace",
     "parking_lot",
     "parking_lot_core",
