@@ -10,7 +10,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::task::JoinHandle;
 
-use crate::processor::Clocks;
+use crate::processor::{Clocks, used_by_all};
 use crate::serve::serve;
 
 /// How tasks are spawned.
@@ -46,8 +46,8 @@ pub fn runtime(name: &str) -> Runtime {
     builder.build().expect("a runtime")
 }
 
-/// Returns a builder of the runtime that a request names. Each of the runtime's threads has to call
-/// [`count_this_thread`] when it starts.
+/// Returns a builder of the runtime that a request names. Each thread of the runtime has to call [`count_this_thread`]
+/// when it starts; the calling thread has been counted.
 ///
 /// # Panics
 /// When the name is unknown.
@@ -68,19 +68,23 @@ pub fn count_this_thread() {
     WORKERS.add_this_thread();
 }
 
-/// Serves a peer of `part-tasks`: `work RUNTIME WORK _ COUNT` answers nanoseconds for a task or poll, of tasks that `spawn`
-/// spawns on the runtime that `make` makes of the name.
+/// Serves a peer of `part-tasks`: `work RUNTIME WORK _ COUNT` answers as there, with zeros for the trace, for tasks that
+/// `spawn` spawns on the runtime that `make` makes of the name.
 ///
 /// # Panics
 /// On a request it does not know.
 pub fn serve_works(make: impl Fn(&str) -> Runtime, spawn: impl Spawn) {
     let mut runtimes = HashMap::new();
+    let mut used = used_by_all();
     serve(|request| match request.word() {
         "work" => {
             let name = request.word();
             let runtime = runtimes.entry(name.to_owned()).or_insert_with(|| make(name));
             let (work, _how, count) = (Work::named(request.word()), request.word(), request.number());
-            vec![work.nanos(runtime, count, spawn)]
+            let nanos = work.nanos(runtime, count, spawn);
+            // Since the last request, because a peer's threads may work off the events later.
+            let before = std::mem::replace(&mut used, used_by_all());
+            vec![nanos, nanos_each(used - before, count), 0.0, 0.0, 0.0]
         }
         other => panic!("unknown request {other}"),
     });
@@ -89,8 +93,9 @@ pub fn serve_works(make: impl Fn(&str) -> Runtime, spawn: impl Spawn) {
 /// The threads that poll tasks. What other threads do meanwhile, such as the encoder of a trace, is not counted.
 static WORKERS: Clocks = Clocks::new();
 
-fn nanos_each(before: Duration, count: usize) -> f64 {
-    (WORKERS.used() - before).as_nanos() as f64 / count as f64
+/// Returns the nanoseconds of `used` for one of `count` tasks or polls.
+pub fn nanos_each(used: Duration, count: usize) -> f64 {
+    used.as_nanos() as f64 / count as f64
 }
 
 /// The work that is timed.
@@ -118,8 +123,8 @@ impl Work {
         }
     }
 
-    /// Returns the nanoseconds of the workers' processor time for a task, or for a poll, of `count`; the work runs inside
-    /// a task of the runtime.
+    /// Returns the nanoseconds of the workers' processor time for a task, or for a poll, of `count`. The work runs inside a
+    /// task of the runtime, which rtprof and hotpath do not follow, while the hooks of other peers see its polls too.
     pub fn nanos(self, runtime: &Runtime, count: usize, spawn: impl Spawn) -> f64 {
         let nanos = match self {
             Self::Spawn => runtime.spawn(spawn_and_join(spawn, count)),
@@ -135,7 +140,7 @@ async fn spawn_and_join(spawn: impl Spawn, count: usize) -> f64 {
     for n in 0..count {
         black_box(spawn.spawn(async move { black_box(n) }).await.expect("it does not panic"));
     }
-    nanos_each(before, count)
+    nanos_each(WORKERS.used() - before, count)
 }
 
 async fn ping_pong(spawn: impl Spawn, count: usize) -> f64 {
@@ -154,7 +159,7 @@ async fn ping_pong(spawn: impl Spawn, count: usize) -> f64 {
     });
     sends.await.expect("it does not panic");
     answers.await.expect("it does not panic");
-    nanos_each(before, count)
+    nanos_each(WORKERS.used() - before, count)
 }
 
 async fn wakes_itself(spawn: impl Spawn, count: usize) -> f64 {
@@ -169,5 +174,5 @@ async fn wakes_itself(spawn: impl Spawn, count: usize) -> f64 {
         Poll::Pending
     }));
     polls.await.expect("it does not panic");
-    nanos_each(before, count)
+    nanos_each(WORKERS.used() - before, count)
 }

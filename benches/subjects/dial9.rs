@@ -11,7 +11,7 @@ const BUFFER: u64 = 16 << 20;
 
 fn main() {
     let recorder = recorder(MemoryBuffer::new(BUFFER).expect("a buffer")).build();
-    // A profile of what is in use needs the frees too.
+    // A profile of what is in use needs the frees too. By default they are not tracked.
     let config = MemoryProfilingConfig::builder().track_liveset(true).build();
     let _guard = MemoryProfiler::from_config(config)
         .install(recorder.handle().clone())

@@ -1,5 +1,4 @@
-//! hotpath over System: exact totals of each thread and of each measured function, of which there is none here; no
-//! stacks.
+//! hotpath over System: exact totals of each thread and of each measured function, which is only `main` here; no stacks.
 
 use hotpath::{CountingAllocator, Format, HotpathGuardBuilder};
 
@@ -7,7 +6,7 @@ use hotpath::{CountingAllocator, Format, HotpathGuardBuilder};
 static ALLOC: CountingAllocator = CountingAllocator::new();
 
 fn main() {
-    // The report at the end would be read as an answer.
+    // Without the report at the end.
     let _guard = HotpathGuardBuilder::new("main").format(Format::None).build();
     rtprof_benches::subject::run(&rtprof_benches::subject::Controls::NONE);
 }

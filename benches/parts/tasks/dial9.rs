@@ -1,5 +1,5 @@
-//! dial9 as a peer of rtprof's async tasks, set up as its README says: it records polls, wakes, and births and ends of
-//! tasks, as a trace of rtprof does.
+//! dial9 as a peer of rtprof's async tasks, attached to the runtime as its README says, with a buffer in memory and no
+//! pipeline behind it: it records polls, wakes, and births and ends of tasks, as a trace of rtprof does, without stacks.
 
 use dial9::{Dial9Handle, Dial9HandleTokioExt, MemoryBuffer, TokioAttachOptions, TokioHooks, recorder};
 use rtprof_benches::async_work::{Spawn, builder, count_this_thread, serve_works};

@@ -34,24 +34,24 @@ const fn own(how: &'static str, who: &'static str) -> Way {
     Way { how, who, build: Build::Plain, binary: OWN, count: COUNT }
 }
 
-const fn peer(who: &'static str, binary: &'static str) -> Way {
-    Way { how: "peer", who, build: Build::TokioUnstable, binary, count: COUNT }
+const fn peer(who: &'static str, build: Build, binary: &'static str) -> Way {
+    Way { how: "peer", who, build, binary, count: COUNT }
 }
 
 const OWN: &str = "part-tasks";
 const TRACED: &str = "traced";
 
-/// The first is the baseline.
+/// The first is the baseline. Ours come before the peers, so that an index means the same without these.
 const WAYS: [Way; 8] = [
     own("plain", "tokio"),
     own("off", "rtprof, off"),
     own("on", "rtprof, stacks at each await"),
     own("block", "rtprof, block 10 µs"),
     own(TRACED, "rtprof, traced"),
-    peer("dial9, recording", "part-task-dial9"),
-    peer("hotpath, counting", "part-task-hotpath"),
+    peer("dial9, recording", Build::TokioUnstable, "part-task-dial9"),
+    peer("hotpath, counting", Build::Plain, "part-task-hotpath"),
     // It takes much longer, and needs memory for each task.
-    Way { count: COUNT / 10, ..peer("console-subscriber", "part-task-console") },
+    Way { count: COUNT / 10, ..peer("console-subscriber", Build::TokioUnstable, "part-task-console") },
 ];
 
 /// The work of tasks.
@@ -126,7 +126,7 @@ fn followed(
     table: &mut Table,
 ) -> io::Result<()> {
     let ways: Vec<&Way> = WAYS.iter().filter(|way| effort.peers || way.binary == OWN).collect();
-    let mut values = vec![vec![]; ways.len()];
+    let (mut values, mut of_all) = (vec![vec![]; ways.len()], vec![vec![]; ways.len()]);
     // Sums over all traces: events, their bytes in the buffers, and those in the file.
     let mut recorded = [0.0; 3];
     let mut pace = Pace::by(Yardstick::Pair);
@@ -143,10 +143,11 @@ fn followed(
             for at in order.next_round() {
                 let Way { how, binary, count, .. } = *ways[at];
                 let child = children.get_mut(binary).expect("all are started");
-                let answer = child.ask(&format!("work {runtime} {} {how} {count}", work.name))?;
-                values[at].push(answer[0]);
-                // Ours add what a trace has.
-                recorded.iter_mut().zip(&answer[1..]).for_each(|(all, one)| *all += one);
+                let [took, by_all, sums @ ..] =
+                    child.numbers::<5>(&format!("work {runtime} {} {how} {count}", work.name))?;
+                values[at].push(took);
+                of_all[at].push(by_all);
+                recorded.iter_mut().zip(sums).for_each(|(all, one)| *all += one);
             }
         }
     }
@@ -162,6 +163,14 @@ fn followed(
             "off" => held(row, 0, work.followed),
             TRACED => held(row, work.beside, work.traced).notes(weight(work, taken.len(), recorded)),
             _ => against(row, 0),
+        });
+    }
+    // A trace is encoded by a thread of its own, as hotpath's figures are added up by one; dial9 encodes in the workers.
+    for (way, taken) in ways.iter().zip(&of_all) {
+        let row = Row::of(format!("{}, {on}, all threads", work.what), way.who, taken, Unit::Nanos);
+        table.add(match way.how {
+            "plain" => row,
+            _ => row.against(ways[0].who, taken, &of_all[0], Unit::Nanos),
         });
     }
     Ok(())

@@ -6,7 +6,7 @@ use rtprof_benches::async_work::{Spawn, runtime, serve_works};
 use tokio::task::JoinHandle;
 
 fn main() {
-    // The report at the end would be read as an answer.
+    // Without the report at the end.
     let _guard = HotpathGuardBuilder::new("main").format(Format::None).build();
     serve_works(runtime, Counted);
 }

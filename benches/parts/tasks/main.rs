@@ -1,7 +1,7 @@
 //! The part for async tasks: the cost of following them, and of snapshots of them.
 //!
-//! Requests: `work RUNTIME WORK HOW COUNT` (answers nanoseconds for a task or poll, and for a trace the events, their
-//! bytes in the buffers and those in the file; HOW is `plain`, `off`, `on` with stacks captured at each await, `block`
+//! Requests: `work RUNTIME WORK HOW COUNT` (answers nanoseconds for a task or poll, of the workers and of all threads, and
+//! for a trace the events, their bytes in the buffers and those in the file; HOW is `plain`, `off`, `on` with stacks captured at each await, `block`
 //! with waits sampled one in 10 microseconds, or `traced`), `start COUNT FRAMES` (tasks that wait, with so many frames
 //! of recursion; answers milliseconds, those of processor time, and stacks of the first snapshot), `snapshot` (answers
 //! the same, and records),
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use rtprof::GoroutineKind;
 use rtprof::task::{AwaitStacks, Instrument, instrument, set_await_stacks};
-use rtprof_benches::async_work::{Plain, Spawn, Work, runtime};
+use rtprof_benches::async_work::{Plain, Spawn, Work, nanos_each, runtime};
 use rtprof_benches::processor::used_by_all;
 use rtprof_benches::serve::{Request, serve};
 use rtprof_benches::stall::Watch;
@@ -73,17 +73,20 @@ impl Spawn for Instrumented {
     }
 }
 
-fn work(runtime: &Runtime, request: &mut Request<'_>) -> [f64; 4] {
+fn work(runtime: &Runtime, request: &mut Request<'_>) -> [f64; 5] {
     let (work, how, count) = (Work::named(request.word()), request.word(), request.number());
+    let used = used_by_all();
     match how {
-        "plain" => return [work.nanos(runtime, count, Plain), 0.0, 0.0, 0.0],
-        "off" => {}
+        "plain" | "off" => {}
         "on" => _ = set_await_stacks(AwaitStacks::Always),
         "block" => rtprof::set_block_profile_rate(10_000),
         "traced" => rtprof::trace::start(std::io::sink()).expect("no other trace goes on"),
         other => panic!("unknown way {other}"),
     }
-    let nanos = work.nanos(runtime, count, Instrumented);
+    let nanos = match how {
+        "plain" => work.nanos(runtime, count, Plain),
+        _ => work.nanos(runtime, count, Instrumented),
+    };
     let recorded = if how == "traced" {
         let stats = rtprof::trace::stop().expect("a sink takes everything");
         assert_eq!(stats.dropped_events, 0, "what was dropped costs something else");
@@ -91,10 +94,12 @@ fn work(runtime: &Runtime, request: &mut Request<'_>) -> [f64; 4] {
     } else {
         [0.0; 3]
     };
+    // With the end of a trace, which is encoded by another thread.
+    let of_all = nanos_each(used_by_all() - used, count);
     set_await_stacks(AwaitStacks::OnRequest);
     rtprof::set_block_profile_rate(0);
     let [events, in_buffers, in_file] = recorded;
-    [nanos, events, in_buffers, in_file]
+    [nanos, of_all, events, in_buffers, in_file]
 }
 
 fn serve_requests(service: &Service, traced: bool, duration: Duration) -> [f64; 4] {

@@ -18,7 +18,7 @@ pub(crate) enum Build {
     Interposed,
     /// Both.
     InterposedNoFramePointers,
-    /// tokio reports its tasks to tracing.
+    /// tokio has its unstable hooks.
     TokioUnstable,
 }
 
@@ -122,7 +122,8 @@ impl Binaries {
         }
         if task_followers {
             binaries.cargo(Build::TokioUnstable, &["part-task-console"], "console-peer")?;
-            binaries.cargo(Build::TokioUnstable, &["part-task-dial9", "part-task-hotpath"], "task-peers")?;
+            binaries.cargo(Build::TokioUnstable, &["part-task-dial9"], "dial9-peer")?;
+            binaries.cargo(Build::Plain, &["part-task-hotpath"], "hotpath-peer")?;
         }
         let mut names = CAPTURING.to_vec();
         names.extend(services_without_frame_pointers.then_some(WITHOUT));
