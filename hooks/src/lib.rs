@@ -15,10 +15,11 @@
 //!
 //! Taking a free lock is one compare-and-swap, as without rtprof: it reads no clock, no thread-local and no flag.
 
-// Models use a part of this crate.
 #![cfg_attr(docsrs, feature(doc_cfg), doc(auto_cfg(hide(loom))))]
+// Models use a part of `inner`.
 #![cfg_attr(loom, allow(dead_code, unreachable_pub, unused_imports))]
 
+#[cfg(not(loom))]
 pub mod sync;
 #[cfg(not(loom))]
 pub mod task;
@@ -29,18 +30,7 @@ pub mod trace;
 #[cfg(all(feature = "tracing", not(loom)))]
 pub mod tracing;
 
-mod account;
-mod charged_queue;
-#[cfg(not(loom))]
-mod deadline;
 mod frame;
+mod inner;
 #[cfg(rtprof_interposed)]
 mod interpose;
-#[cfg(loom)]
-mod model;
-mod primitive;
-mod queue;
-#[cfg(any(rtprof_interposed, all(test, loom)))]
-mod sleepers;
-mod spin;
-mod wait;

@@ -6,7 +6,7 @@ use rtprof_runtime::hidden::{self, Calls};
 use rtprof_tracer::{is_enabled, states};
 
 use crate::frame;
-use crate::wait::{Wait, WaitReason};
+use crate::inner::wait::{Wait, WaitReason};
 
 /// The reason of a [`wait`]: it decides the name in `go tool trace`, and the profile of `go tool trace -pprof=` that
 /// contains the wait.

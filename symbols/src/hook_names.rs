@@ -31,26 +31,8 @@ const WAKER_CELLS: [&str; 3] =
 /// Our own trait for all futures. No other type can have its methods.
 const INSTRUMENT: &str = "rtprof_hooks::task::Instrument";
 
-/// Modules of ours that run no code of the program.
-const INNER_MODULES: [&str; 17] = [
-    "account",
-    "charged_queue",
-    "deadline",
-    "primitive",
-    "queue",
-    "sleepers",
-    "spin",
-    "sync::barrier",
-    "sync::mutex",
-    "sync::mutex_state",
-    "sync::queue_condvar",
-    "sync::rw_lock",
-    "sync::rw_state",
-    "sync::semaphore",
-    "sync::waiters",
-    "task::waker",
-    "wait",
-];
+/// The module of ours that runs no code of the program.
+const INNER: &str = "rtprof_hooks::inner";
 
 /// Words of method names. A method whose name consists of them runs no code of the program, wherever the words stand:
 /// `try_lock_for`, `recv_timeout`, but not `wait_while`. A `spawn` runs the program's closure in another thread,
@@ -70,14 +52,12 @@ const WORDS: [&str; 39] = [
 pub const DROP_FRAMES: &str = concat!(
     r"<?rtprof_(profiler|runtime)::(stack|contention|thread_create|task::(await_stack|slot))::.*",
     // A ` as ` matches only with a known trait: a trait of the program may do anything.
-    r"|<?rtprof_hooks::(account|charged_queue|deadline|primitive|queue|sleepers|spin|task::waker|wait",
-    r"|sync::(barrier|mutex|mutex_state|queue_condvar|rw_lock|rw_state|semaphore|waiters))::([^ ]|, )*",
-    r"( as (lock_api|core)::([^ ]|, )*)?",
+    r"|<?rtprof_hooks::inner::([^ ]|, )*( as (lock_api|core)::([^ ]|, )*)?",
     r"|<lock_api::[a-z]+::(Mapped)?(Mutex|RwLock(Read|Write|UpgradableRead)?)(Guard)?",
-    r"<rtprof_hooks::sync::(mutex::QueueMutex|rw_lock::QueueRwLock), ([^ ]|, )*>>",
+    r"<rtprof_hooks::inner::(mutex::QueueMutex|rw_lock::QueueRwLock), ([^ ]|, )*>>",
     r"::(try_)?(lock|read|write|upgradable_read|upgrade|downgrade|unlock|bump)(_[a-z]+)*",
     r"|<lock_api::[a-z]+::(Mapped)?(Mutex|RwLock(Read|Write|UpgradableRead))Guard",
-    r"<rtprof_hooks::sync::(mutex::QueueMutex|rw_lock::QueueRwLock), .* as core::ops::drop::Drop>::drop",
+    r"<rtprof_hooks::inner::(mutex::QueueMutex|rw_lock::QueueRwLock), .* as core::ops::drop::Drop>::drop",
     // `go tool pprof` knows only the last segment of a name. These are our own functions, or slow paths of locks.
     r"|sample_block|sample_mutex|(un)?lock(_[a-z]+)*_slow|interposed_(call|futex|io|operation|wait|wake)",
 );
@@ -216,9 +196,7 @@ fn is_inner(name: &str) -> bool {
     let path = name.trim_start_matches(['<', '&']);
     in_crate(path, "parking_lot_core")
         || path.strip_prefix("rtprof_tracer::").is_some_and(|path| !path.starts_with("region::with_region"))
-        || path
-            .strip_prefix("rtprof_hooks::")
-            .is_some_and(|path| INNER_MODULES.iter().any(|module| in_crate(path, module)))
+        || in_crate(path, INNER)
 }
 
 fn runs_no_closure(name: &str) -> bool {
@@ -242,117 +220,38 @@ mod tests {
     use super::*;
     use crate::names::short;
 
-    /// Modules of the hooks that run code of the program, have no function in a recorded stack, or whose functions are
-    /// known by their names.
-    const OTHER_MODULES: [&str; 39] = [
-        "frame",
-        "interpose",
-        "sync::condvar",
-        "sync::foreign_lock_account",
-        "sync::locks",
-        "sync::mpsc",
-        "sync::mpsc::iter",
-        "sync::mpsc::receiver",
-        "sync::mpsc::sender",
-        "sync::mpsc::shared",
-        "sync::mutex_traits",
-        "sync::once",
-        "sync::raw_mutex",
-        "sync::raw_rw_lock",
-        "sync::rw_lock_traits",
-        "sync",
-        "task",
-        "task::instrumented",
-        "task::join_set",
-        "task::labelled",
-        "task::live",
-        "task::program_type",
-        "task::spawn",
-        "task::tracked",
-        "task::waits",
-        "task::workers",
-        "thread",
-        "thread::builder",
-        "thread::creator",
-        "thread::handle",
-        "thread::join",
-        "thread::park",
-        "thread::parked",
-        "thread::scope",
-        "thread::sleep",
-        "thread::spawn",
-        "thread::yields",
-        "trace",
-        "tracing",
-    ];
-
-    fn modules_in(folder: &std::path::Path, parent: &str, found: &mut Vec<String>) {
-        for entry in std::fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            let stem = path.file_stem().unwrap().to_str().unwrap().to_owned();
-            let name = if parent.is_empty() { stem.clone() } else { format!("{parent}::{stem}") };
-            if path.is_dir() {
-                modules_in(&path, &name, found);
-            } else if stem == "mod" {
-                found.push(parent.to_owned());
-            } else if !["lib", "model", "models"].contains(&&*stem) && !stem.ends_with("tests") {
-                found.push(name);
-            }
-        }
-    }
-
-    #[test]
-    fn every_module_of_the_hooks_is_considered() {
-        let mut modules = Vec::new();
-        let hooks = concat!(env!("CARGO_MANIFEST_DIR"), "/../hooks/src");
-        modules_in(hooks.as_ref(), "", &mut modules);
-        assert!(modules.len() > 40, "{modules:?}");
-        for module in &modules {
-            let function = format!("{module}::function");
-            let is_inner = INNER_MODULES.iter().any(|inner| in_crate(&function, inner));
-            let is_other = OTHER_MODULES.contains(&&**module) || module.starts_with("interpose::");
-            assert!(
-                is_inner || is_other,
-                "is {module} an inner module? Its functions may be leaves of stacks"
-            );
-        }
-        for module in INNER_MODULES {
-            assert!(modules.iter().any(|known| known == module), "{module} has moved");
-        }
-    }
-
     #[test]
     fn names_of_both_schemes() {
         for name in [
-            "<rtprof_hooks::sync::mutex::QueueMutex>::lock_slow",
-            "rtprof_hooks::sync::mutex::QueueMutex::unlock_slow",
-            "<rtprof_hooks::sync::mutex::QueueMutex>::unlock_slow::{closure#0}",
-            "<rtprof_hooks::sync::mutex::QueueMutex as lock_api::mutex::RawMutex>::lock",
-            "<lock_api::mutex::Mutex<rtprof_hooks::sync::mutex::QueueMutex, app::T>>::lock",
+            "<rtprof_hooks::inner::mutex::QueueMutex>::lock_slow",
+            "rtprof_hooks::inner::mutex::QueueMutex::unlock_slow",
+            "<rtprof_hooks::inner::mutex::QueueMutex>::unlock_slow::{closure#0}",
+            "<rtprof_hooks::inner::mutex::QueueMutex as lock_api::mutex::RawMutex>::lock",
+            "<lock_api::mutex::Mutex<rtprof_hooks::inner::mutex::QueueMutex, app::T>>::lock",
             "lock_api::mutex::Mutex<R,T>::try_lock_for",
             "<lock_api::rwlock::RwLock<R, alloc::vec::Vec<u8>>>::upgradable_read",
             "parking_lot_core::parking_lot::park::{{closure}}",
             "parking_lot_core::parking_lot::unpark_filter::<F, C>",
             "<parking_lot_core::thread_parker::imp::ThreadParker as parking_lot_core::thread_parker::ThreadParkerT>::park",
-            "rtprof_hooks::queue::park::<app::A, app::B>",
-            "rtprof_hooks::primitive::real::report::charged",
-            "<rtprof_hooks::charged_queue::ChargedQueue>::with_account::<u64, rtprof_hooks::sync::mutex::A>::{closure#0}",
-            "<rtprof_hooks::wait::Wait>::end",
+            "rtprof_hooks::inner::queue::park::<app::A, app::B>",
+            "rtprof_hooks::inner::primitive::real::report::charged",
+            "<rtprof_hooks::inner::charged_queue::ChargedQueue>::with_account::<u64, rtprof_hooks::inner::mutex::A>::{closure#0}",
+            "<rtprof_hooks::inner::wait::Wait>::end",
             "<rtprof_hooks::sync::mpsc::Receiver<app::Job>>::recv_timeout",
             "<rtprof_hooks::sync::condvar::Condvar>::wait_until",
             "<rtprof_hooks::sync::once::Once>::call_slow",
-            "<<rtprof_hooks::sync::mutex::QueueMutex>::sleep::{closure#0} as core::ops::function::FnOnce<()>>::call_once",
+            "<<rtprof_hooks::inner::mutex::QueueMutex>::sleep::{closure#0} as core::ops::function::FnOnce<()>>::call_once",
             "rtprof_hooks::thread::sleep::sleep",
             "rtprof_hooks::thread::spawn::spawn::<app::main::{closure#0}, ()>",
             "<rtprof_hooks::thread::builder::Builder>::spawn_scoped::<app::main::{closure#0}, ()>",
-            "core::ptr::drop_in_place<lock_api::mutex::MutexGuard<rtprof_hooks::sync::mutex::QueueMutex,()>>",
+            "core::ptr::drop_in_place<lock_api::mutex::MutexGuard<rtprof_hooks::inner::mutex::QueueMutex,()>>",
             "core::ptr::drop_in_place::<lock_api::rwlock::RwLockReadGuard<R, app::T>>",
             "core::mem::drop::<lock_api::mutex::MutexGuard<R, app::T>>",
             "<rtprof_tracer::lane_writer::LaneWriter>::append::<<rtprof_tracer::lane_writer::LaneWriter>::put<3>::{closure#0}>",
             "rtprof_tracer::states::block",
             "rtprof_tracer::region::start",
             "<lock_api::mutex::MappedMutexGuard<R,T> as core::ops::drop::Drop>::drop",
-            "<rtprof_hooks::sync::semaphore::SemaphoreGuard as core::ops::drop::Drop>::drop",
+            "<rtprof_hooks::inner::semaphore::SemaphoreGuard as core::ops::drop::Drop>::drop",
             "<rtprof_trace_out::flight::files::LatencyGuard as core::ops::drop::Drop>::drop",
             "core::ptr::drop_in_place::<rtprof_trace_out::flight::files::LatencyGuard>",
         ] {

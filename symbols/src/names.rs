@@ -236,7 +236,7 @@ mod tests {
             ("<dyn app::A as app::B>::c", "dyn app::A::c"),
             ("<str>::len", "str::len"),
             ("<alloc::vec::Vec<u8> as app::Ext<T>>::grow", "app::Ext::grow"),
-            ("<rtprof_hooks::sync::barrier::Barrier as app::Ext>::f", "app::Ext::f"),
+            ("<rtprof_hooks::inner::barrier::Barrier as app::Ext>::f", "app::Ext::f"),
             ("<alloc::vec::Vec<T> as core::iter::Extend<T>>::extend", "alloc::vec::Vec::extend"),
             ("<unfinished", "<unfinished"),
             ("unfinished<T", "unfinished<T"),

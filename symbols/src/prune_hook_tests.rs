@@ -8,11 +8,11 @@ fn a_wait_shows_who_asked_for_the_lock() {
     let new_scheme: &[&[&str]] = &[
         &["rtprof_runtime::stack::capture", "rtprof_profiler::contention::record"],
         &["rtprof_profiler::contention::sample_block"],
-        &["<rtprof_hooks::wait::Wait>::end", "<rtprof_hooks::sync::mutex::QueueMutex>::lock_slow"],
+        &["<rtprof_hooks::inner::wait::Wait>::end", "<rtprof_hooks::inner::mutex::QueueMutex>::lock_slow"],
         // All functions inlined into the program's function.
         &[
-            "<rtprof_hooks::sync::mutex::QueueMutex as lock_api::mutex::RawMutex>::lock",
-            "<lock_api::mutex::Mutex<rtprof_hooks::sync::mutex::QueueMutex, app::T>>::lock",
+            "<rtprof_hooks::inner::mutex::QueueMutex as lock_api::mutex::RawMutex>::lock",
+            "<lock_api::mutex::Mutex<rtprof_hooks::inner::mutex::QueueMutex, app::T>>::lock",
             "app::update",
         ],
         &["app::main"],
@@ -21,8 +21,8 @@ fn a_wait_shows_who_asked_for_the_lock() {
     let old_scheme: &[&[&str]] = &[
         &["rtprof_runtime::stack::capture"],
         &["rtprof_profiler::contention::sample_block"],
-        &["rtprof_hooks::sync::mutex::QueueMutex::lock_slow"],
-        &["<rtprof_hooks::sync::mutex::QueueMutex as lock_api::mutex::RawMutex>::lock"],
+        &["rtprof_hooks::inner::mutex::QueueMutex::lock_slow"],
+        &["<rtprof_hooks::inner::mutex::QueueMutex as lock_api::mutex::RawMutex>::lock"],
         &["lock_api::mutex::Mutex<R,T>::lock"],
         &["app::update"],
         &["app::main"],
@@ -33,14 +33,14 @@ fn a_wait_shows_who_asked_for_the_lock() {
 #[test]
 fn an_unlock_shows_where_the_guard_ends() {
     for drop_in_place in [
-        "core::ptr::drop_in_place<lock_api::mutex::MutexGuard<rtprof_hooks::sync::mutex::QueueMutex,u8>>",
-        "core::ptr::drop_in_place::<lock_api::mutex::MutexGuard<rtprof_hooks::sync::mutex::QueueMutex, u8>>",
+        "core::ptr::drop_in_place<lock_api::mutex::MutexGuard<rtprof_hooks::inner::mutex::QueueMutex,u8>>",
+        "core::ptr::drop_in_place::<lock_api::mutex::MutexGuard<rtprof_hooks::inner::mutex::QueueMutex, u8>>",
     ] {
         assert_eq!(
             waiting(&[
                 &["rtprof_profiler::contention::sample_mutex"],
                 &["parking_lot_core::parking_lot::unpark_filter::{{closure}}"],
-                &["rtprof_hooks::sync::mutex::QueueMutex::unlock_slow"],
+                &["rtprof_hooks::inner::mutex::QueueMutex::unlock_slow"],
                 &["<lock_api::mutex::MutexGuard<R,T> as core::ops::drop::Drop>::drop"],
                 &[drop_in_place],
                 &["core::ptr::drop_in_place<app::Session>", "core::mem::drop"],
@@ -56,7 +56,7 @@ fn an_unlock_shows_where_the_guard_ends() {
 fn an_await_shows_the_leaf_future_and_not_its_cell_for_the_waker() {
     let stack: &[&[&str]] = &[
         &["rtprof_runtime::task::await_stack::here"],
-        &["<rtprof_runtime::task::slot::Task>::note_await", "rtprof_hooks::task::waker::clone"],
+        &["<rtprof_runtime::task::slot::Task>::note_await", "rtprof_hooks::inner::waker::clone"],
         &[
             "<core::task::wake::Waker as core::clone::Clone>::clone",
             "<&core::task::wake::Waker as tokio::sync::task::atomic_waker::WakerRef>::into_waker",
@@ -120,7 +120,7 @@ fn closures_beneath_hooks_stay() {
         "rtprof_allocator::collector::sweep::<(), app::collect::{closure#0}>",
     ] {
         let stack: &[&[&str]] = &[
-            &["rtprof_hooks::sync::mutex::QueueMutex::lock_slow", "lock_api::mutex::Mutex<R,T>::lock"],
+            &["rtprof_hooks::inner::mutex::QueueMutex::lock_slow", "lock_api::mutex::Mutex<R,T>::lock"],
             &["app::main::{closure#0}"],
             &[runs_it],
             &["app::main"],
@@ -211,9 +211,9 @@ fn a_wake_that_looks_through_the_waiters_shows_who_wakes() {
         &["rtprof_tracer::states::unblock_if"],
         &["rtprof_hooks::interpose::futex::unblock"],
         &["core::ops::function::Fn::call"],
-        &["rtprof_hooks::sleepers::Sleepers::wake::{{closure}}"],
+        &["rtprof_hooks::inner::sleepers::Sleepers::wake::{{closure}}"],
         &["core::ops::function::impls::<impl core::ops::function::FnMut<A> for &F>::call_mut"],
-        &["rtprof_hooks::sleepers::each_at"],
+        &["rtprof_hooks::inner::sleepers::each_at"],
         &["rtprof_hooks::interpose::futex::interposed_wake"],
         &["rtprof_hooks::interpose::futex::watched::syscall"],
         &["std::sys::pal::unix::futex::futex_wake"],

@@ -118,7 +118,7 @@ fn classes_of_real_names() {
         ("std::thread::local::LocalKey<T>::with", Library),
         ("std::panic::catch_unwind", Library),
         ("<lock_api::mutex::MutexGuard<R, T> as core::ops::drop::Drop>::drop", Hook),
-        ("<rtprof_hooks::sync::mutex::QueueMutex>::lock_slow", Hook),
+        ("<rtprof_hooks::inner::mutex::QueueMutex>::lock_slow", Hook),
         // The drop of a guard counts as a container in every case, so that heap profiles stay the same.
         ("core::ptr::drop_in_place::<lock_api::mutex::MutexGuard<R, T>>", Container),
         // Methods of the program's types belong to the program, whichever crate defines the trait.

@@ -294,7 +294,7 @@ fn threads_are_cancelled_in_conditions() {
 fn many_threads_are_cancelled() {
     child::isolated("many_threads_are_cancelled", || {
         record_everything();
-        // More than the slots for waiting threads (hooks/src/sleepers.rs).
+        // More than the slots for waiting threads (hooks/src/inner/sleepers.rs).
         for _ in 0..(1 << 12) + 100 {
             let lock = CLock::new();
             cancel(start(waits_for_ever, &lock));

@@ -24,7 +24,7 @@ use rtprof_tracer::states;
 use super::descriptors;
 use super::forward::{errno, set_errno};
 use super::within;
-use crate::wait::WaitReason;
+use crate::inner::wait::WaitReason;
 
 /// A poll with a timeout has slept if it took longer: the kernel takes about as long to put a thread to sleep and wake
 /// it. The threads of a busy server sleep for less than 20 microseconds at a time.

@@ -21,8 +21,8 @@ use super::locks;
 use super::wait::InterposedWait;
 use super::watch::unwatched;
 use super::within;
-use crate::sleepers::{self, Note, Sleeper};
-use crate::wait;
+use crate::inner::sleepers::{self, Note, Sleeper};
+use crate::inner::wait;
 
 type Of = unsafe extern "C" fn(*mut pthread_cond_t) -> c_int;
 type Init = unsafe extern "C" fn(*mut pthread_cond_t, *const libc::pthread_condattr_t) -> c_int;

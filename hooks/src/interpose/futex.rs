@@ -24,8 +24,8 @@ use super::wait::{InterposedWait, KeptErrno};
 use super::watch::unwatched;
 use super::within;
 use super::yields;
-use crate::sleepers::{self, Caller, Left, Sleeper, Sleepers};
-use crate::wait;
+use crate::inner::sleepers::{self, Caller, Left, Sleeper, Sleepers};
+use crate::inner::wait;
 
 /// Instructions that make the system call of the arguments of `syscall`. They keep nothing on the stack.
 #[cfg(target_arch = "x86_64")]

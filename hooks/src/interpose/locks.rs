@@ -31,9 +31,9 @@ use super::mutex;
 use super::wait::InterposedWait;
 use super::watch::unwatched;
 use super::within;
-use crate::account::Charge;
-use crate::sleepers::{self, Caller, Sleeper};
-use crate::wait;
+use crate::inner::account::Charge;
+use crate::inner::sleepers::{self, Caller, Sleeper};
+use crate::inner::wait;
 
 type Of = unsafe extern "C-unwind" fn(*mut pthread_mutex_t) -> c_int;
 type Timed = unsafe extern "C-unwind" fn(*mut pthread_mutex_t, *const timespec) -> c_int;

@@ -7,7 +7,7 @@ use libc::{clockid_t, timespec};
 use super::anywhere::unless_anywhere;
 use super::forward::{returned, system_call};
 use super::watch::watch;
-use crate::wait::WaitReason;
+use crate::inner::wait::WaitReason;
 
 #[cfg(not(target_feature = "crt-static"))]
 pub(super) mod next {

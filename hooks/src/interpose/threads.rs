@@ -17,7 +17,7 @@ use rtprof_tracer::states;
 use super::anywhere::unless_anywhere;
 use super::forward::{errno, set_errno};
 use super::watch::watch;
-use crate::wait::WaitReason;
+use crate::inner::wait::WaitReason;
 
 /// The first function of a thread.
 type Function = unsafe extern "C-unwind" fn(*mut c_void) -> *mut c_void;

@@ -4,7 +4,7 @@
 //! (no account, no second sleep), in registers where possible, and its functions are inlined: a wait after which the thread
 //! is woken finds neither their code nor its data in the processor's first cache.
 //!
-//! [`wait::Wait`]: crate::wait::Wait
+//! [`wait::Wait`]: crate::inner::wait::Wait
 
 use core::ffi::c_int;
 
@@ -17,8 +17,8 @@ use rtprof_runtime::wait_reason::WaitReason;
 use rtprof_tracer::states;
 
 use super::forward::{errno, set_errno};
-use crate::sleepers::{Caller, Note};
-use crate::wait::LEAST_SLEEP;
+use crate::inner::sleepers::{Caller, Note};
+use crate::inner::wait::LEAST_SLEEP;
 
 /// The `errno` of the current thread, where the work around a wait may change it: in a thread that is not known yet, and
 /// while a trace is recorded. (Samples and sites of waits keep it themselves.) Elsewhere it is not read. It is in memory

@@ -9,7 +9,7 @@ use rtprof_tracer::states;
 use super::forward::{errno, set_errno};
 use super::wait::InterposedWait;
 use super::within;
-use crate::wait::WaitReason;
+use crate::inner::wait::WaitReason;
 
 /// Makes `call`, and reports how long it has waited.
 ///

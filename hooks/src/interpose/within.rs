@@ -14,7 +14,7 @@ use rtprof_runtime::stack::frame_mark::FrameMark;
 use rtprof_tracer::states;
 
 use super::futex::SLEEPERS;
-use crate::sleepers::{Hints, Sleeper, SleeperCell};
+use crate::inner::sleepers::{Hints, Sleeper, SleeperCell};
 
 /// In place of a mark's address: the thread is in no such function.
 const NONE: usize = 0;

@@ -4,9 +4,9 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use super::MutexGuard;
-use super::queue_condvar::QueueCondvar;
-use crate::deadline;
 use crate::frame;
+use crate::inner::deadline;
+use crate::inner::queue_condvar::QueueCondvar;
 
 /// A condition variable: threads wait until something changes behind a [`Mutex`](super::Mutex), which they give up
 /// meanwhile. With parking_lot's interface; Go: `sync.Cond`.

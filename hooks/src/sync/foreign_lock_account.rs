@@ -7,10 +7,10 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use crate::account::{Account, Charge};
-use crate::charged_queue::ChargedQueue;
 use crate::frame;
-use crate::wait::{self, Wait, WaitReason};
+use crate::inner::account::{Account, Charge};
+use crate::inner::charged_queue::ChargedQueue;
+use crate::inner::wait::{self, Wait, WaitReason};
 
 /// The account and the queue that protects it.
 pub(super) struct ForeignLockAccount {

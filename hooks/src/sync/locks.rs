@@ -1,7 +1,7 @@
 //! `lock_api`'s locks and guards over our raw ones, under parking_lot's names.
 
-use super::mutex::QueueMutex;
-use super::rw_lock::QueueRwLock;
+use crate::inner::mutex::QueueMutex;
+use crate::inner::rw_lock::QueueRwLock;
 
 /// Mutual exclusion, without poisoning. Its methods are `lock_api`'s, which are parking_lot's.
 ///

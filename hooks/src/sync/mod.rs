@@ -76,61 +76,35 @@
 //! exist in the child, when the child unlocks it. A thread of the child that waits may wait for ever, or crash the child:
 //! parking_lot's table of waiting threads, which is used here too, still refers to the parent's. Use std's locks there.
 
-#[cfg(all(test, loom))]
-mod models;
-mod mutex;
-mod mutex_state;
-#[cfg(not(loom))]
-mod mutex_traits;
-mod queue_condvar;
-mod rw_lock;
-mod rw_state;
-mod waiters;
-
-#[cfg(not(loom))]
-mod barrier;
-#[cfg(not(loom))]
 mod condvar;
-#[cfg(not(loom))]
 mod foreign_lock_account;
-#[cfg(not(loom))]
 mod locks;
-#[cfg(not(loom))]
 pub mod mpsc;
-#[cfg(not(loom))]
 mod once;
-#[cfg(not(loom))]
 mod raw_mutex;
-#[cfg(not(loom))]
 mod raw_rw_lock;
-#[cfg(not(loom))]
-mod rw_lock_traits;
-#[cfg(not(loom))]
-mod semaphore;
 
-#[cfg(not(loom))]
 pub use self::{
-    barrier::{Barrier, BarrierWaitResult},
     condvar::{Condvar, WaitTimeoutResult},
     locks::{
         MappedMutexGuard, MappedRwLockReadGuard, MappedRwLockWriteGuard, Mutex, MutexGuard, RwLock,
         RwLockReadGuard, RwLockUpgradableReadGuard, RwLockWriteGuard, const_mutex, const_rwlock,
     },
-    mutex::QueueMutex,
     once::{Once, OnceState},
     raw_mutex::RawMutex,
     raw_rw_lock::RawRwLock,
+};
+pub use crate::inner::{
+    barrier::{Barrier, BarrierWaitResult},
+    mutex::QueueMutex,
     rw_lock::QueueRwLock,
     semaphore::{Semaphore, SemaphoreGuard},
 };
 
 /// The crate that [`Mutex`] and [`RwLock`] are made with, re-exported as parking_lot does.
-#[cfg(not(loom))]
 pub use lock_api;
-#[cfg(not(loom))]
 pub use lock_api::{ArcMutexGuard, ArcRwLockReadGuard, ArcRwLockUpgradableReadGuard, ArcRwLockWriteGuard};
 
 // The rest of `std::sync`, so that changing one path is enough. Its waits are not recorded.
-#[cfg(not(loom))]
 #[expect(clippy::disallowed_types, reason = "passed on to programs; no hook uses them")]
 pub use std::sync::{Arc, LazyLock, OnceLock, Weak, atomic};

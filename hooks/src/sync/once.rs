@@ -3,10 +3,10 @@
 use std::fmt;
 
 use crate::frame;
-use crate::primitive::{AtomicU8, Ordering};
-use crate::queue;
-use crate::spin::{SHORT, spin_while};
-use crate::wait::{Wait, WaitReason};
+use crate::inner::primitive::{AtomicU8, Ordering};
+use crate::inner::queue;
+use crate::inner::spin::{SHORT, spin_while};
+use crate::inner::wait::{Wait, WaitReason};
 
 /// The states, which exclude each other, and [`PARKED`] beside [`RUNNING`].
 const NEW: u8 = 0;

@@ -1,7 +1,7 @@
 //! An adapter that records the waits of another crate's mutex.
 
 use super::foreign_lock_account::ForeignLockAccount;
-use crate::wait::WaitReason;
+use crate::inner::wait::WaitReason;
 
 /// Makes any `lock_api` mutex show up in the block and mutex profiles: `lock_api::Mutex<RawMutex<R>, T>` with `R` a
 /// raw mutex such as `parking_lot::RawMutex`.

@@ -6,7 +6,7 @@ use lock_api::{
 };
 
 use super::foreign_lock_account::ForeignLockAccount;
-use crate::wait::WaitReason;
+use crate::inner::wait::WaitReason;
 
 /// Makes any `lock_api` reader-writer lock show up in the block and mutex profiles:
 /// `lock_api::RwLock<RawRwLock<R>, T>` with `R` a raw lock such as `parking_lot::RawRwLock`.

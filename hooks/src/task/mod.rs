@@ -53,7 +53,6 @@ mod program_type;
 mod spawn;
 mod tracked;
 mod waits;
-mod waker;
 #[cfg(feature = "tokio")]
 mod workers;
 

@@ -5,7 +5,7 @@ use std::thread::Result;
 
 use super::Thread;
 use crate::frame;
-use crate::wait::{Wait, WaitReason};
+use crate::inner::wait::{Wait, WaitReason};
 
 /// A handle to wait for a thread. When it is dropped, the thread runs on. As `std::thread::JoinHandle`.
 pub struct JoinHandle<T>(pub(super) std::thread::JoinHandle<T>);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::parked;
 use crate::frame;
-use crate::wait::{Wait, WaitReason};
+use crate::inner::wait::{Wait, WaitReason};
 
 /// Waits until another thread calls [`Thread::unpark`](super::Thread::unpark) on this one. Returns at once if one did
 /// since the last `park`. May return without a reason. As `std::thread::park`.

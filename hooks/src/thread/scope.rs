@@ -10,7 +10,7 @@ use super::creator::Creator;
 use super::join::join;
 use super::{Builder, Thread};
 use crate::frame;
-use crate::wait::{SavedFrame, Wait, WaitReason};
+use crate::inner::wait::{SavedFrame, Wait, WaitReason};
 
 /// A scope for threads to be spawned in. As `std::thread::Scope`.
 pub struct Scope<'scope, 'env: 'scope> {

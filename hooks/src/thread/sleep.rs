@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::wait::{Wait, WaitReason};
+use crate::inner::wait::{Wait, WaitReason};
 
 /// Sleeps for at least `dur`. As `std::thread::sleep`. Not in the block profile, because no other thread can shorten
 /// it. Go: `time.Sleep`.

@@ -1,6 +1,6 @@
 //! A thread that an unlock has woken, but that does not run yet.
 //!
-//! Until it runs, further unlocks wake no other thread (hooks/src/sync/mutex_state.rs). Here it is kept from running
+//! Until it runs, further unlocks wake no other thread (hooks/src/inner/mutex_state.rs). Here it is kept from running
 //! for as long as a test needs: a signal reaches it while it sleeps for the mutex, and its handler does not return. On
 //! a busy machine the kernel may take as long to run a thread.
 

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use super::shared::{Shared, Taken};
 use super::{IntoIter, Iter, RecvError, RecvTimeoutError, TryIter, TryRecvError};
-use crate::deadline;
 use crate::frame;
-use crate::queue::Sleep;
-use crate::wait::{Wait, WaitReason};
+use crate::inner::deadline;
+use crate::inner::queue::Sleep;
+use crate::inner::wait::{Wait, WaitReason};
 
 /// A batch that has held more bytes than this is freed when it is empty.
 const KEPT_BYTES: usize = 64 << 10;

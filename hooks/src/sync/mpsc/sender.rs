@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::shared::Shared;
 use super::{SendError, TrySendError};
 use crate::frame;
-use crate::primitive::Ordering;
+use crate::inner::primitive::Ordering;
 
 /// A counted reference to the channel. The channel is closed when the last one is dropped.
 pub(super) struct Handle<T> {

@@ -16,11 +16,11 @@ use std::time::Instant;
 
 use super::sender::Handle;
 use super::{SendError, TrySendError};
-use crate::primitive::{AtomicUsize, Ordering};
-use crate::queue::{self, Sleep};
-use crate::spin::{SHORT, spin_while};
+use crate::inner::primitive::{AtomicUsize, Ordering};
+use crate::inner::queue::{self, Sleep};
+use crate::inner::spin::{SHORT, spin_while};
+use crate::inner::wait::{Wait, WaitReason};
 use crate::sync::{Mutex, MutexGuard, QueueMutex};
-use crate::wait::{Wait, WaitReason};
 
 /// More messages than there can be.
 pub(super) const UNBOUNDED: usize = usize::MAX;

@@ -5,11 +5,11 @@ use loom::sync::Arc;
 use loom::thread;
 use std::time::Instant;
 
-use super::mutex::QueueMutex;
-use super::queue_condvar::QueueCondvar;
-use super::rw_lock::QueueRwLock;
-use super::rw_state::{self, Want};
-use crate::model;
+use crate::inner::model;
+use crate::inner::mutex::QueueMutex;
+use crate::inner::queue_condvar::QueueCondvar;
+use crate::inner::rw_lock::QueueRwLock;
+use crate::inner::rw_state::{self, Want};
 
 /// A value under a lock; loom reports accesses that are not ordered.
 struct Guarded<L> {

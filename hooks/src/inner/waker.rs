@@ -41,7 +41,7 @@ static TABLES: [RawWakerVTable; 4] = {
 /// # Safety
 /// The waker is used only during a poll of the task in which its waker may be shared, and is not dropped.
 #[inline]
-pub(super) unsafe fn of_poll(task: &'static Task, is_noted: bool) -> ManuallyDrop<Waker> {
+pub(crate) unsafe fn of_poll(task: &'static Task, is_noted: bool) -> ManuallyDrop<Waker> {
     let table = usize::from(task.is_other_side()) + if is_noted { OF_POLL } else { 0 };
     // SAFETY: the functions of the tables keep the contract of wakers. The task's slot is never freed, and it holds the
     // executor's waker while there are clones or a poll.
@@ -64,7 +64,7 @@ unsafe fn task_of(data: *const ()) -> &'static Task {
 /// The identity of an executor's waker. If a task is polled inside another task's poll, that waker is one of ours,
 /// whose identity does not depend on the table.
 #[inline]
-pub(super) fn identity(executor: &Waker) -> Identity {
+pub(crate) fn identity(executor: &Waker) -> Identity {
     let table = match task_behind(executor) {
         Some(_) => &TABLES[0],
         None => executor.vtable(),
@@ -74,7 +74,7 @@ pub(super) fn identity(executor: &Waker) -> Identity {
 
 /// The task of a waker, if the waker is one of ours.
 #[inline]
-pub(super) fn task_behind(waker: &Waker) -> Option<&'static Task> {
+pub(crate) fn task_behind(waker: &Waker) -> Option<&'static Task> {
     let is_ours = TABLES.as_ptr_range().contains(&(&raw const *waker.vtable()));
     // SAFETY: its table shows that it was made here.
     is_ours.then(|| unsafe { task_of(waker.data()) })
@@ -98,7 +98,7 @@ unsafe fn clone<const IS_HANDED: bool>(data: *const ()) -> RawWaker {
 
 /// Whether the current thread polls this task, and no other task inside it.
 #[inline]
-pub(super) fn is_polled(task: &'static Task) -> bool {
+pub(crate) fn is_polled(task: &'static Task) -> bool {
     goroutine::known().and_then(Goroutine::polls).is_some_and(|polled| core::ptr::eq(polled, task))
 }
 

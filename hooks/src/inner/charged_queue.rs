@@ -6,10 +6,10 @@
 
 use std::time::Instant;
 
-use crate::account::{Account, Charge};
-use crate::primitive::UnsafeCell;
-use crate::queue::{self, Choice, Sleep, WaiterKind, Woken};
-use crate::wait::{self, Wait};
+use crate::inner::account::{Account, Charge};
+use crate::inner::primitive::UnsafeCell;
+use crate::inner::queue::{self, Choice, Sleep, WaiterKind, Woken};
+use crate::inner::wait::{self, Wait};
 
 pub(crate) struct ChargedQueue {
     account: UnsafeCell<Account>,

@@ -1,4 +1,4 @@
-//! The mechanism of [`Condvar`](super::Condvar): the waiting threads, and the mutexes that they take again.
+//! The mechanism of [`Condvar`](crate::sync::Condvar): the waiting threads, and the mutexes that they take again.
 //!
 //! Problem: `notify_all` makes n threads runnable, and each wants the mutex at once. If all are woken, one gets it, and
 //! the others go to sleep again: n wakes and n sleeps without progress, while the notifier often holds the mutex
@@ -30,9 +30,9 @@ use std::time::Instant;
 
 use super::mutex::QueueMutex;
 use super::waiters::{List, Waiter};
-use crate::primitive::{AtomicPtr, Ordering, UnsafeCell};
-use crate::queue::{self, Move, Sleep};
-use crate::wait::{Wait, WaitReason, process};
+use crate::inner::primitive::{AtomicPtr, Ordering, UnsafeCell};
+use crate::inner::queue::{self, Move, Sleep};
+use crate::inner::wait::{Wait, WaitReason, process};
 
 pub(crate) struct QueueCondvar {
     /// The mutex of the first waiter; null without a waiter. Written with the queue locked.

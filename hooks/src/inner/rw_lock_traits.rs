@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::rw_lock::QueueRwLock;
 use super::rw_state::{UPGRADABLE, WRITER, Want};
-use crate::deadline;
+use crate::inner::deadline;
 
 // Readers and the writer exclude each other by the state word, which is taken with Acquire and given up with Release, or
 // handed over through the queue, whose lock orders the two threads.

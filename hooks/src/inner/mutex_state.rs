@@ -31,8 +31,8 @@
 //! it: those whose number since the wake, modulo 128, is 0 or a power of two. These are the first ones, which suffices
 //! if the mutex is held for long, and 8 of 128 if it is held for a short time.
 
-use crate::queue::WaiterKind;
-use crate::wait;
+use crate::inner::queue::WaiterKind;
+use crate::inner::wait;
 
 /// A thread holds the mutex.
 pub(super) const LOCKED: u32 = 1;

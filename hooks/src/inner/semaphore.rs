@@ -7,12 +7,12 @@ use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::time::{Duration, Instant};
 
-use crate::deadline;
 use crate::frame;
-use crate::primitive::{AtomicUsize, Ordering, UnsafeCell};
-use crate::queue::{self, Choice, Sleep, WaiterKind};
-use crate::spin::{SHORT, spin_while};
-use crate::wait::{Wait, WaitReason};
+use crate::inner::deadline;
+use crate::inner::primitive::{AtomicUsize, Ordering, UnsafeCell};
+use crate::inner::queue::{self, Choice, Sleep, WaiterKind};
+use crate::inner::spin::{SHORT, spin_while};
+use crate::inner::wait::{Wait, WaitReason};
 use requests::{Request, Requests};
 
 /// Threads are in the queue. While it is set, the word is only changed with the queue locked.

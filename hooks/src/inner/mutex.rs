@@ -12,13 +12,13 @@ use super::mutex_state::{
     CROWDED_LOOKS, FORGIVEN, FUTILE, LOCKED, LOOKS, LOSER, PARKED, SKIPS, WOKEN, coarse, is_late,
     reads_clock, skips,
 };
-use crate::account::{Account, Stake};
-use crate::charged_queue::{Attempt, ChargedQueue, acquire};
 use crate::frame;
-use crate::primitive::{AtomicU32, Ordering};
-use crate::queue::{self, Choice, Sleep};
-use crate::spin::spin_while;
-use crate::wait::{self, Wait, WaitReason, clock};
+use crate::inner::account::{Account, Stake};
+use crate::inner::charged_queue::{Attempt, ChargedQueue, acquire};
+use crate::inner::primitive::{AtomicU32, Ordering};
+use crate::inner::queue::{self, Choice, Sleep};
+use crate::inner::spin::spin_while;
+use crate::inner::wait::{self, Wait, WaitReason, clock};
 
 /// What an unlock must do although a thread is on its way to the mutex.
 enum Due {
@@ -29,7 +29,7 @@ enum Due {
     Wake,
 }
 
-/// The raw lock of [`Mutex`](super::Mutex), for `lock_api`. The lock is not fair: a newcomer may be faster than a woken
+/// The raw lock of [`Mutex`](crate::sync::Mutex), for `lock_api`. The lock is not fair: a newcomer may be faster than a woken
 /// thread. But after about half a millisecond of contention the lock is handed to the thread that waits longest, if it
 /// has lost a race before.
 ///

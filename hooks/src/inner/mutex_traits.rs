@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::mutex::QueueMutex;
-use crate::deadline;
+use crate::inner::deadline;
 
 // SAFETY: `LOCKED` is taken by one thread at a time, with Acquire, and given up with Release, or handed over
 // through the queue, whose lock orders the two threads.

@@ -4,6 +4,9 @@
 //! that share it. The clock counts up at every reading, so that no two events have the same tick. Events are summed up
 //! instead of recorded.
 
+#[cfg(test)]
+mod locks;
+
 use std::cell::Cell;
 
 /// Sums over one execution of a model.
@@ -62,8 +65,8 @@ pub(crate) mod clock {
 
 pub(crate) mod report {
     use super::SUMS;
-    use crate::account::Charge;
-    use crate::wait::WaitReason;
+    use crate::inner::account::Charge;
+    use crate::inner::wait::WaitReason;
 
     pub(crate) fn blocked(reason: WaitReason, ticks: u64) {
         let mut sums = SUMS.get();
@@ -271,7 +274,7 @@ pub(crate) mod goroutine {
 /// The states of goroutines. Models need nothing of them.
 pub(crate) mod states {
     use super::goroutine::Goroutine;
-    use crate::wait::WaitReason;
+    use crate::inner::wait::WaitReason;
 
     pub(crate) fn block(_: &Goroutine, _: WaitReason, _: u64) {}
 

@@ -12,12 +12,12 @@ pub(crate) use rtprof_runtime::stack::SavedFrame;
 use rtprof_runtime::stack::frame_mark::FrameMark;
 pub(crate) use rtprof_runtime::wait_reason::WaitReason;
 
-use crate::account::{Account, Charge, Stake};
-pub(crate) use crate::primitive::goroutine::Goroutine;
-pub(crate) use crate::primitive::{clock, process, states};
-use crate::primitive::{goroutine, report};
+use crate::inner::account::{Account, Charge, Stake};
+pub(crate) use crate::inner::primitive::goroutine::Goroutine;
+pub(crate) use crate::inner::primitive::{clock, process, states};
+use crate::inner::primitive::{goroutine, report};
 #[cfg(rtprof_interposed)]
-use crate::sleepers::Woken;
+use crate::inner::sleepers::Woken;
 
 /// The shortest time that counts as a sleep, in ticks: about a microsecond. The kernel cannot put a thread to sleep and
 /// wake it in less, and a call that does not sleep takes a tenth of it.

@@ -1,5 +1,5 @@
 //! What the hooks stand on: atomics and cells, the wait queue, goroutines and their states, the clock, and the records. Models
-//! replace all of it by loom's types and by [`model`](crate::model).
+//! replace all of it by loom's types and by [`model`](crate::inner::model).
 //!
 //! A model test is `RUSTFLAGS="--cfg loom" cargo test -p rtprof-hooks --release loom_`.
 
@@ -18,8 +18,8 @@ mod real {
     pub(crate) mod report {
         use rtprof_profiler::{BlockKinds, contention};
 
-        use crate::account::Charge;
-        use crate::wait::WaitReason;
+        use crate::inner::account::Charge;
+        use crate::inner::wait::WaitReason;
 
         #[inline]
         pub(crate) fn blocked(reason: WaitReason, ticks: u64) {
@@ -42,4 +42,4 @@ mod real {
 }
 
 #[cfg(loom)]
-pub(crate) use crate::model::{clock, goroutine, parking, process, report, states};
+pub(crate) use crate::inner::model::{clock, goroutine, parking, process, report, states};

@@ -3,9 +3,9 @@
 use std::fmt;
 
 use crate::frame;
-use crate::primitive::{AtomicUsize, Ordering};
-use crate::queue::{self, Choice, Sleep, WaiterKind};
-use crate::wait::{Wait, WaitReason};
+use crate::inner::primitive::{AtomicUsize, Ordering};
+use crate::inner::queue::{self, Choice, Sleep, WaiterKind};
+use crate::inner::wait::{Wait, WaitReason};
 
 /// A barrier: threads wait until a whole group of them has arrived. It can be used again. With std's interface.
 ///

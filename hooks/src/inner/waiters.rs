@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::ptr;
 
 use super::mutex::QueueMutex;
-use crate::account::Stake;
+use crate::inner::account::Stake;
 
 /// A waiting thread. Lies on its stack, and is in the list until it is notified or gives up.
 pub(super) struct Waiter {

@@ -13,14 +13,14 @@
 use std::time::Instant;
 
 use super::rw_state::{DRAINING, DRAINS, PARKED, READER, READERS, UPGRADABLE, WRITER, Want};
-use crate::charged_queue::{Attempt, ChargedQueue, acquire};
 use crate::frame;
-use crate::primitive::{AtomicUsize, Ordering};
-use crate::queue::{self, Choice, Sleep, WaiterKind};
-use crate::spin::{SHORT, spin_while};
-use crate::wait::{Wait, WaitReason};
+use crate::inner::charged_queue::{Attempt, ChargedQueue, acquire};
+use crate::inner::primitive::{AtomicUsize, Ordering};
+use crate::inner::queue::{self, Choice, Sleep, WaiterKind};
+use crate::inner::spin::{SHORT, spin_while};
+use crate::inner::wait::{Wait, WaitReason};
 
-/// The raw lock of [`RwLock`](super::RwLock), for `lock_api`.
+/// The raw lock of [`RwLock`](crate::sync::RwLock), for `lock_api`.
 pub struct QueueRwLock {
     state: AtomicUsize,
     queue: ChargedQueue,

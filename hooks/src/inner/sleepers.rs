@@ -65,9 +65,9 @@ use rtprof_runtime::wait_site::{NotedSite, WaitSite};
 pub(crate) use home::Hints;
 use home::{Home, HomeSeen, Reach};
 
-use crate::account::Charge;
-use crate::primitive::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
-use crate::wait::{Goroutine, LEAST_SLEEP, process};
+use crate::inner::account::Charge;
+use crate::inner::primitive::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use crate::inner::wait::{Goroutine, LEAST_SLEEP, process};
 
 const CELLS: usize = if cfg!(loom) { 2 } else { 1 << 12 };
 
@@ -760,9 +760,7 @@ fn sleeper(
 }
 
 #[cfg(all(test, not(loom)))]
-#[path = "sleepers_tests.rs"]
 mod tests;
 
 #[cfg(all(test, loom))]
-#[path = "sleepers_loom_tests.rs"]
 mod loom_tests;

@@ -12,9 +12,9 @@
 
 use std::time::Instant;
 
-use crate::primitive::parking::{self, FilterOp, ParkResult, ParkToken, RequeueOp, UnparkToken};
+use crate::inner::primitive::parking::{self, FilterOp, ParkResult, ParkToken, RequeueOp, UnparkToken};
 
-use crate::wait::{Goroutine, Wait, clock, states};
+use crate::inner::wait::{Goroutine, Wait, clock, states};
 
 /// The kind of a waiter: less than 8, so that it fits into the low bits of a goroutine's address in a token.
 pub(crate) type WaiterKind = usize;

@@ -17,7 +17,7 @@ use core::cell::Cell;
 use rtprof_runtime::primitive::AtomicU64;
 
 use super::CELLS;
-use crate::primitive::Ordering;
+use crate::inner::primitive::Ordering;
 
 const _: () = assert!(CELLS <= 1 << 16, "the number of a home is a u16, and a distance");
 

@@ -11,8 +11,8 @@
 //!
 //! The states and their order are parking_lot's.
 
-use crate::queue::WaiterKind;
-use crate::wait::WaitReason;
+use crate::inner::queue::WaiterKind;
+use crate::inner::wait::WaitReason;
 
 /// Threads that want the lock are in the queue, or about to be. Cleared only with the queue locked.
 pub(super) const PARKED: usize = 1;
