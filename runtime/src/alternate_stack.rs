@@ -8,6 +8,11 @@
 //! Scheme: a handler of the program that runs on an alternate stack has our signal in its mask, so that our signal waits
 //! until the handler has returned. And a thread whose alternate stack has no room for a single signal of ours gets a larger
 //! one when it is registered.
+//!
+//! Problem: where another thread than the main one calls `std::process::exit`, std unmaps the alternate stack of the main
+//! thread (`MAIN_ALTSTACK` in its `stack_overflow`), which still has it. The next signal there ends the process.
+//!
+//! Scheme: the main thread gets a stack of ours in the program's constructor. std leaves a thread alone that has one.
 
 use core::cell::Cell;
 use core::ffi::c_int;
@@ -17,6 +22,7 @@ use core::ptr::{self, NonNull};
 
 use crate::disposition::{change, disposition};
 use crate::errno;
+use crate::kernel_thread;
 use crate::mapping::{self, PAGE};
 use crate::stack::is_readable;
 
@@ -92,7 +98,8 @@ fn frame() -> usize {
     }
 }
 
-/// Gives the current thread a larger alternate stack, until [`end`], if its own has no room for a signal of ours.
+/// Gives the current thread a larger alternate stack, until [`end`], if its own has no room for a signal of ours, or if it
+/// is the main thread with std's.
 pub(crate) fn make_room() {
     errno::kept(|| make_room_for(frame()));
 }
@@ -100,8 +107,10 @@ pub(crate) fn make_room() {
 fn make_room_for(frame: usize) {
     let Some(stack) = current() else { return };
     // std makes one of this size later, in a thread that has none.
-    let size = if stack.ss_flags & libc::SS_DISABLE == 0 { stack.ss_size } else { libc::SIGSTKSZ };
-    if size >= frame + HANDLER || stack.ss_flags & libc::SS_ONSTACK != 0 || MADE.get().is_some() {
+    let of_std = libc::SIGSTKSZ.max(frame);
+    let size = if stack.ss_flags & libc::SS_DISABLE == 0 { stack.ss_size } else { of_std };
+    let suffices = size >= frame + HANDLER && !(size == of_std && kernel_thread::is_main());
+    if suffices || stack.ss_flags & libc::SS_ONSTACK != 0 || MADE.get().is_some() {
         return;
     }
     // What the program's own handlers have there, and a frame of ours. The lowest page stays inaccessible.

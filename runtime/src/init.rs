@@ -7,6 +7,8 @@
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use crate::fork_lock::ForkLock;
+#[cfg(rtprof_supported)]
+use crate::{alternate_stack, kernel_thread};
 use crate::{clock, goroutine, hook, modules, random, stack, task, thread_create, wait_site};
 
 static OPENING: ForkLock = ForkLock::new();
@@ -16,6 +18,10 @@ static OPEN: AtomicBool = AtomicBool::new(false);
 pub fn open_at_start() {
     modules::expect_first_reading();
     open();
+    #[cfg(rtprof_supported)]
+    if kernel_thread::is_main() {
+        alternate_stack::make_room();
+    }
 }
 
 /// Makes the tables, the unwind caches and the list of modules, and decides how stacks are walked. Idempotent. Must not

@@ -1,5 +1,7 @@
 //! Queries to the kernel about threads.
 
+use crate::hook;
+
 /// Returns the kernel's id of the current thread.
 pub fn thread_id() -> u32 {
     #[cfg(rtprof_supported)]
@@ -7,6 +9,11 @@ pub fn thread_id() -> u32 {
     return unsafe { libc::syscall(libc::SYS_gettid) } as u32;
     #[cfg(not(rtprof_supported))]
     0
+}
+
+/// Returns whether the current thread is the one with which the process began.
+pub fn is_main() -> bool {
+    thread_id() == hook::own_process()
 }
 
 /// Returns whether thread `id` of the current process has not ended yet.
