@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use crate::profile::{Profile, Sample};
 use crate::random::Random;
 use crate::recording::is_named;
+pub use crate::threads::thread_id;
 use crate::{Background, is_interposed};
 
 /// Records every wait and every contended unlock from here on.
@@ -289,12 +290,6 @@ pub fn queue<'scope, T: Send + 'scope>(
     let (id, before) = receive.recv().expect("the thread has begun");
     wait_until_asleep(id);
     Waiter { thread, began: Moment { before, after: Instant::now() } }
-}
-
-/// Returns the kernel's id of this thread.
-pub fn thread_id() -> i32 {
-    // SAFETY: a plain system call.
-    unsafe { libc::gettid() }
 }
 
 /// Returns when the thread has been asleep for 2 ms without interruption: for a lock, and not for a page or the like.

@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::child;
-use crate::contention::thread_id;
+use crate::threads::thread_id;
 
 /// The time after which its alarm ends a child that hangs.
 const PATIENCE_SECONDS: u32 = 120;

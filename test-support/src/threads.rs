@@ -2,6 +2,12 @@
 
 use std::path::Path;
 
+/// Returns the kernel's id of this thread.
+pub fn thread_id() -> i32 {
+    // SAFETY: a plain system call.
+    unsafe { libc::gettid() }
+}
+
 /// Returns the nice value of each thread of this name: 0 by default, 19 at most.
 pub fn nice_values(name: &str) -> Vec<i64> {
     let tasks = std::fs::read_dir("/proc/self/task").expect("Linux tells");
