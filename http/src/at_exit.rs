@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use rtprof_pprof_out::{CpuCapture, CpuProfileOptions, Snapshot, Symbolization, lookup};
+use rtprof_pprof_out::{BuiltIn, CpuCapture, CpuProfileOptions, Snapshot, Symbolization, looked_up, lookup};
 use rtprof_runtime::hook::own_process;
 use rtprof_runtime::{at_exit, own_files, private_file};
 use rtprof_trace_out::{FlightRecorder, TraceError, WindowFiles, WindowOptions};
@@ -32,9 +32,6 @@ enum Content {
     Flight,
 }
 
-const PROFILES: [&str; 7] =
-    ["heap", "allocs", "block", "mutex", "goroutine", "goroutineleak", "threadcreate"];
-
 impl AtExit {
     pub(crate) const EXPECTED: &str = "names of profiles and a folder, as heap,cpu:/var/tmp/profiles; the names are heap, \
          allocs, block, mutex, goroutine, goroutineleak, threadcreate, cpu and flight";
@@ -45,7 +42,7 @@ impl AtExit {
         let content = |name: &str| match name.trim() {
             "cpu" => Some(Content::Cpu),
             "flight" => Some(Content::Flight),
-            name => PROFILES.into_iter().find(|known| *known == name).map(Content::Profile),
+            name => looked_up().map(BuiltIn::name).find(|known| *known == name).map(Content::Profile),
         };
         let mut contents = Vec::new();
         for name in names.split(',') {
@@ -146,6 +143,10 @@ mod tests {
         for wrong in ["", "heap", "heap:", "heap: ", ":/tmp", "heap,:/tmp", "heaps:/tmp", "/tmp", "heap /tmp"]
         {
             assert_eq!(AtExit::of(wrong), None, "{wrong}");
+        }
+        for name in looked_up().map(BuiltIn::name) {
+            assert!(AtExit::EXPECTED.contains(&format!("{name},")), "{name} is not named");
+            assert!(AtExit::of(&format!("{name}:/tmp")).is_some());
         }
     }
 }

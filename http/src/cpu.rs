@@ -4,7 +4,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use http::Response;
-use rtprof_pprof_out::{CpuCapture, CpuProfileError, CpuProfileOptions};
+use rtprof_pprof_out::{CPU, CpuCapture, CpuProfileError, CpuProfileOptions};
 
 use crate::answer::{self, Refusal};
 use crate::body::Body;
@@ -13,9 +13,6 @@ use crate::flame_graph::Page;
 use crate::names::{self, Patience, Searching};
 use crate::request::{CpuAsked, Form};
 use crate::worker::{Failure, Worker, not_collected};
-
-/// The file name under which a client saves the profile.
-const NAME: &str = "profile";
 
 /// Takes a CPU profile and writes it. The profile ends when the client goes away.
 pub(crate) fn answer(worker: &mut Worker, asked: CpuAsked) -> Result<(), Failure> {
@@ -32,7 +29,7 @@ pub(crate) fn answer(worker: &mut Worker, asked: CpuAsked) -> Result<(), Failure
     // Without the turn, because the sampling would go on while this worker waits for it.
     let snapshot = capture.finish().map_err(|_| not_collected())?;
     names::find(worker, &snapshot, patience)?;
-    worker.begin(move |body| capture::with_head(form, NAME, body))?;
+    worker.begin(move |body| capture::with_head(form, CPU.name(), body))?;
     Ok(capture::write(&part.of_profile(snapshot), form, worker)?)
 }
 
@@ -65,7 +62,7 @@ fn record(
     sample_type: usize,
 ) -> Result<(), Failure> {
     worker.begin_waiting(answer::page)?;
-    Page::write_beginning(NAME, asked.length, worker)?;
+    Page::write_beginning(CPU.name(), asked.length, worker)?;
     wait_for_end(worker, &capture, asked.length, Patience::UntilFound)?;
     let snapshot = match capture.finish() {
         Ok(snapshot) => snapshot,
@@ -78,7 +75,7 @@ fn record(
 
 /// Returns the answer to a HEAD, without a body; no profile is taken.
 pub(crate) fn head(form: Form) -> Response<Body> {
-    capture::with_head(form, NAME, Body::left_out())
+    capture::with_head(form, CPU.name(), Body::left_out())
 }
 
 /// Returns the refusal in Go's words, which clients show.

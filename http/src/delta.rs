@@ -6,9 +6,10 @@
 //! because the client went away, are in the next answer. (Bytes that the system had accepted for the client already, up
 //! to some hundred KiB, count as delivered.)
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use rtprof_pprof_out::{Since, Snapshot, lookup};
+use rtprof_pprof_out::{BuiltIn, Since, Snapshot, scraped_deltas};
 use rtprof_runtime::fork_safe::PerProcess;
 use rtprof_runtime::hook;
 use tokio::sync::{Mutex, OwnedMutexGuard};
@@ -16,6 +17,7 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 use crate::answer::{self, Refusal};
 use crate::capture;
 use crate::names::{self, Names};
+use crate::route::DELTA;
 use crate::worker::{Failure, STALL, Worker};
 
 /// The records of the last request; `None` before the first request.
@@ -24,44 +26,37 @@ type Last = Arc<Mutex<Option<Snapshot>>>;
 /// Exclusive access to these records.
 type LastGuard = OwnedMutexGuard<Option<Snapshot>>;
 
-#[derive(Default)]
-struct Lasts {
-    heap: Last,
-    mutex: Last,
-    block: Last,
-}
-
-/// A forked child, which has no connections, begins without a last request.
-static LASTS: PerProcess<Lasts> = PerProcess::new();
+/// By the name of the profile. A forked child, which has no connections, begins without a last request.
+static LASTS: PerProcess<HashMap<&'static str, Last>> = PerProcess::new();
 
 /// Waits for the records of the last request for the delta of this profile. One request at a time has them: the next
 /// delta begins where this one ends, if the client takes this one. On the engine's thread.
-pub(crate) async fn last(name: &str) -> Result<LastGuard, Refusal> {
-    let lasts = LASTS.get(Lasts::default);
-    let last = match name {
-        "heap" => &lasts.heap,
-        "mutex" => &lasts.mutex,
-        _ => &lasts.block,
-    };
-    let waiting = tokio::time::timeout(STALL, last.clone().lock_owned()).await;
-    waiting.map_err(|_| Refusal::busy(format!("delta_{name} is being read by somebody else; try again")))
+pub(crate) async fn last(profile: &BuiltIn) -> Result<LastGuard, Refusal> {
+    let lasts = LASTS.get(|| scraped_deltas().map(|profile| (profile.name(), Last::default())).collect());
+    let last = lasts.get(profile.name()).cloned().ok_or_else(capture::unknown_profile)?;
+    let waiting = tokio::time::timeout(STALL, last.lock_owned()).await;
+    waiting.map_err(|_| Refusal::busy(format!("{} is being read by somebody else; try again", name(profile))))
 }
 
-/// Writes the additions to the profile of this name since its last request, and keeps the records that the client has
+/// Returns the name of the profile's delta, as in its endpoint.
+pub(crate) fn name(profile: &BuiltIn) -> String {
+    format!("{DELTA}{}", profile.name())
+}
+
+/// Writes the additions to the profile since its last request, and keeps the records that the client has
 /// then.
 pub(crate) fn answer(
     worker: &mut Worker,
-    name: &'static str,
+    profile: &'static BuiltIn,
     mut last: LastGuard,
     publish: bool,
     names: Names,
 ) -> Result<(), Failure> {
-    let profile = lookup(name).ok_or_else(capture::unknown_profile)?;
     worker.take_turn()?;
     if publish {
         capture::publish();
     }
-    let now = capture::take(&profile)?;
+    let now = capture::take(&profile.profile())?;
     let added = match &*last {
         Some(base) => now.since(base, Since::Accumulated),
         // The first request gets everything since the program began.
@@ -72,7 +67,7 @@ pub(crate) fn answer(
         }
     };
     names::find(worker, &added, names.patience(false))?;
-    worker.begin(move |body| answer::attachment(&format!("delta_{name}"), body))?;
+    worker.begin(move |body| answer::attachment(&name(profile), body))?;
     added.write_proto(&mut *worker, names.symbolization())?;
     worker.deliver()?;
     *last = Some(now);

@@ -197,14 +197,14 @@ impl Handler {
                 }
                 self.run(Permits::capture, move |worker| trace::flight(worker, format, coding)).await
             }
-            Route::Delta(name) if is_head => {
-                Ok(answer::attachment(&format!("delta_{name}"), Body::left_out()))
+            Route::Delta(profile) if is_head => {
+                Ok(answer::attachment(&delta::name(profile), Body::left_out()))
             }
-            Route::Delta(name) => {
-                let publish = name == "heap" && query.number("gc") > 0;
+            Route::Delta(profile) => {
+                let publish = profile.name() == "heap" && query.number("gc") > 0;
                 let names = request::names(&query, limits)?;
-                let last = self.on_engine(delta::last(name)).await?;
-                self.run(Permits::capture, move |worker| delta::answer(worker, name, last, publish, names))
+                let last = self.on_engine(delta::last(profile)).await?;
+                self.run(Permits::capture, move |worker| delta::answer(worker, profile, last, publish, names))
                     .await
             }
             Route::Named(name) => {

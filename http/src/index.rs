@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use rtprof_pprof_out::{Profile, profiles};
+use rtprof_pprof_out::{CPU, Profile, profiles, scraped_deltas};
 use rtprof_profiler::{contention, cpu, mem, rate};
 use rtprof_runtime::counters::COUNTERS;
 use rtprof_runtime::own_files;
@@ -13,24 +13,6 @@ use crate::html::{escaped, path_part};
 use crate::process::Process;
 
 const STYLE: &str = include_str!("pages/index.css");
-
-/// Returns a profile's description, for readers who see the profile for the first time.
-fn description(name: &str) -> &'static str {
-    match name {
-        "allocs" => "What was ever allocated, by the stack that did: heap, shown by alloc_space.",
-        "block" => {
-            "Where threads waited for locks, channels and joins, and async tasks for anything that they await."
-        }
-        "goroutine" => "Where every thread and async task is, and what it waits for.",
-        "goroutineleak" => "Async tasks that wait for ever: an estimate, by wakers that are gone.",
-        "heap" => "What is in use, by the stack that allocated it.",
-        "mutex" => {
-            "Who made others wait: the stacks that unlocked contended locks, with all the time waited for them."
-        }
-        "threadcreate" => "Who created threads.",
-        _ => "The program's own: what was added to it and not removed.",
-    }
-}
 
 /// Returns the page.
 pub(crate) fn page(cmdline: bool) -> String {
@@ -49,6 +31,12 @@ pub(crate) fn page(cmdline: bool) -> String {
     totals(&mut page);
     dropped(&mut page);
     page.push_str(PARAMETERS);
+    let deltas: Vec<String> = scraped_deltas().map(|profile| format!("delta_{}", profile.name())).collect();
+    let _ = writeln!(
+        page,
+        "<p class=\"note\">For scrapers, what was added since they last asked: {}.</p>",
+        deltas.join(", ")
+    );
     page.push_str("</body></html>\n");
     page
 }
@@ -64,13 +52,14 @@ fn table(page: &mut String, cmdline: bool) {
     let flight = FlightRecorder::current().is_some();
     let recorder = if flight { "" } else { " Off; FlightRecorder::start enables it." };
     let arguments = if cmdline { "" } else { " Off; Config::cmdline allows it." };
+    let (cpu, description) = (CPU.name(), CPU.description());
     let _ = writeln!(
         page,
-        "<tr><td></td><td><a href=\"profile\">profile</a></td><td>\
-         <a href=\"profile?format=flamegraph&amp;seconds=5\">flame graph of the next 5 s</a> \
-         <a href=\"profile?format=top&amp;seconds=5\">top</a> \
-         <a href=\"profile?format=collapsed&amp;seconds=5\">collapsed</a></td>\
-         <td>CPU profile, for seconds= (30): which code uses the processors.</td></tr>"
+        "<tr><td></td><td><a href=\"{cpu}\">{cpu}</a></td><td>\
+         <a href=\"{cpu}?format=flamegraph&amp;seconds=5\">flame graph of the next 5 s</a> \
+         <a href=\"{cpu}?format=top&amp;seconds=5\">top</a> \
+         <a href=\"{cpu}?format=collapsed&amp;seconds=5\">collapsed</a></td>\
+         <td>{description}</td></tr>"
     );
     for (name, is_on, description) in [
         ("cmdline", cmdline, format!("The program and its arguments.{arguments}")),
@@ -117,7 +106,7 @@ fn row(page: &mut String, profile: &Profile) {
     } else if profile.is_built_in() {
         let _ = write!(page, " <a href=\"{link}?format=flamegraph&amp;seconds=5\">next 5 s</a>");
     }
-    let _ = writeln!(page, "</td><td>{}</td></tr>", description(profile.name()));
+    let _ = writeln!(page, "</td><td>{}</td></tr>", profile.description());
 }
 
 /// Describes the budget of the block and mutex profiles, and the rates that it has led to.
@@ -270,7 +259,6 @@ gets it compressed on the way</dd>
 <dt>startup=1</dt><dd>with the frames that std runs between the beginning of a thread and your first function; of trace too</dd>
 <dt>symbolize=none</dt><dd>addresses only; <code>go tool pprof</code> asks for their names at symbol</dd>
 </dl>
-<p class="note">delta_heap, delta_mutex and delta_block are for scrapers: what was added since they were last asked for.</p>
 "#;
 
 #[cfg(test)]
@@ -291,6 +279,7 @@ mod tests {
             page.contains("<td>1</td><td><a href=\"test%2F%3Cb%3Eindex%3C%2Fb%3E?debug=1\">test/&lt;b&gt;")
         );
         assert!(page.contains("goroutine?debug=1"));
+        assert!(page.contains("delta_block, delta_heap, delta_mutex"));
         assert!(!page.contains("<b>index"), "names are escaped");
         // Deltas are not offered for the program's own profiles.
         assert!(page.contains("heap?format=flamegraph&amp;seconds=5"));

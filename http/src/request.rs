@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use regex_lite::{Regex, RegexBuilder};
-use rtprof_pprof_out::{GoroutineFilter, Snapshot};
+use rtprof_pprof_out::{CPU, GoroutineFilter, Snapshot};
 use rtprof_profiler::cpu::MAX_HZ;
 use rtprof_profiler::{BlockKinds, GoroutineState};
 use rtprof_trace_out::Format;
@@ -277,12 +277,13 @@ impl CpuAsked {
     /// Reads the parameters. Go: `pprof.Profile`, which reads only `seconds`; `hz`, `format`, `sample_index`,
     /// `symbolize`, `threads`, `startup` and `leaf` are our own.
     pub(crate) fn of(query: &Query<'_>, limits: Limits) -> Result<Self, Refusal> {
+        let types: Vec<&str> = CPU.sample_types().iter().map(|(name, _)| *name).collect();
         let subject = RequestedProfile {
-            name: "profile",
+            name: CPU.name(),
             has_delta: false,
             has_dump: false,
-            sample_types: &["samples", "cpu"],
-            default_sample_type: 1,
+            sample_types: &types,
+            default_sample_type: CPU.shown_first(),
         };
         let (length, hz) = (cpu_seconds(query, limits)?, cpu_hz(query)?);
         let names = names(query, limits)?;

@@ -2,6 +2,7 @@
 
 use http::StatusCode;
 use percent_encoding::percent_decode_str;
+use rtprof_pprof_out::{BuiltIn, scraped_deltas};
 
 use crate::answer::Refusal;
 use crate::query::escapes_are_whole;
@@ -11,13 +12,16 @@ pub(crate) const ROOT: &str = "/debug/pprof";
 /// The index page.
 pub(crate) const INDEX: &str = "/debug/pprof/";
 
+/// What the names of scraped deltas begin with, as in godeltaprof.
+pub(crate) const DELTA: &str = "delta_";
+
 /// Methods that read.
 pub(crate) const READING: &str = "GET, HEAD";
 /// Methods of the endpoint that also takes addresses in its body.
 pub(crate) const ASKING: &str = "GET, HEAD, POST";
 
 /// A part of `/debug/pprof`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Route {
     /// The index without the final slash; relative links would be wrong there.
     Root,
@@ -27,8 +31,8 @@ pub(crate) enum Route {
     Trace,
     Flight,
     Symbol,
-    /// The changes since the last request, in the profile of this name.
-    Delta(&'static str),
+    /// The changes of a profile since the last request.
+    Delta(&'static BuiltIn),
     /// A profile by its name.
     Named(String),
 }
@@ -52,6 +56,11 @@ impl Route {
         }
         let name = percent_decode_str(name).decode_utf8();
         let name = name.map_err(|_| Refusal::new(StatusCode::NOT_FOUND, "Unknown profile"))?;
+        if let Some(delta) = name.strip_prefix(DELTA)
+            && let Some(profile) = scraped_deltas().find(|profile| profile.name() == delta)
+        {
+            return Ok(Self::Delta(profile));
+        }
         Ok(match &*name {
             "" => Self::Index,
             "cmdline" => Self::Cmdline,
@@ -59,9 +68,6 @@ impl Route {
             "trace" => Self::Trace,
             "flight" => Self::Flight,
             "symbol" => Self::Symbol,
-            "delta_heap" => Self::Delta("heap"),
-            "delta_mutex" => Self::Delta("mutex"),
-            "delta_block" => Self::Delta("block"),
             name => Self::Named(name.to_owned()),
         })
     }
@@ -116,7 +122,7 @@ mod tests {
             ("/debug/pprof/%70rofile", Ok(Route::Profile)),
             ("/debug/pprof/symbol", Ok(Route::Symbol)),
             ("/debug/pprof/flight", Ok(Route::Flight)),
-            ("/debug/pprof/delta_heap", Ok(Route::Delta("heap"))),
+            ("/debug/pprof/delta_allocs", named("delta_allocs")),
             ("/debug/pprof//heap", named("heap")),
             ("/debug/pprof/./x/../heap", named("heap")),
             ("/debug/pprof//", Ok(Route::Index)),
@@ -133,6 +139,10 @@ mod tests {
         ];
         for (path, expected) in cases {
             assert_eq!(Route::of(path), expected, "{path}");
+        }
+        for name in ["heap", "mutex", "block"] {
+            let route = Route::of(&format!("/debug/pprof/delta_{name}"));
+            assert!(matches!(route, Ok(Route::Delta(profile)) if profile.name() == name), "{route:?}");
         }
     }
 

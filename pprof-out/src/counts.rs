@@ -3,16 +3,13 @@
 use std::collections::HashMap;
 
 use rtprof_profiler::comments;
-use rtprof_runtime::counters::CountedProfile;
 use rtprof_runtime::modules::CaptureSpan;
 use rtprof_runtime::thread_create::{self, ThreadCount};
 
-use crate::kind::{CountLeaf, ProfileKind};
+use crate::built_in::THREAD_CREATE;
+use crate::kind::ProfileKind;
 use crate::record::{Leaf, Record};
 use crate::snapshot::Snapshot;
-
-/// The name of the profile of created threads.
-pub(crate) const THREAD_CREATE: &str = "threadcreate";
 
 /// The place where a thing was added.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,7 +39,7 @@ pub(crate) fn of_add_sites(name: String, places: Vec<AddSite>) -> Snapshot {
         ..Record::new(stack.into_vec(), Leaf::Skip(skip), [count, 0])
     };
     let records = counted.into_iter().map(record).collect();
-    Snapshot::new(ProfileKind::Count { name: name.into(), leaf: CountLeaf::Program }, records, Vec::new())
+    Snapshot::new(ProfileKind::Custom { name }, records, Vec::new())
 }
 
 /// Returns how many threads have been created up to now. Go: `countThreadCreate`.
@@ -62,8 +59,7 @@ pub(crate) fn of_threads() -> Snapshot {
         Record::of_kept(stack, Leaf::Hooks, [i64::try_from(created).unwrap_or(i64::MAX), 0])
     };
     let records = counts.into_iter().map(record).collect();
-    let kind = ProfileKind::Count { name: THREAD_CREATE.into(), leaf: CountLeaf::Hooks };
-    Snapshot::new(kind, records, comments::of(CountedProfile::ThreadCreate))
+    Snapshot::new(ProfileKind::Count { of: &THREAD_CREATE }, records, comments::of(THREAD_CREATE.counted))
 }
 
 #[cfg(test)]
@@ -102,8 +98,7 @@ mod tests {
     #[test]
     fn remarks_follow_the_records() {
         let profile = |records| {
-            let kind = ProfileKind::Count { name: "threadcreate".into(), leaf: CountLeaf::Hooks };
-            Snapshot::new(kind, records, vec!["two\nlines".into()])
+            Snapshot::new(ProfileKind::Count { of: &THREAD_CREATE }, records, vec!["two\nlines".into()])
         };
         assert_eq!(text_of(&profile(Vec::new())), "threadcreate profile: total 0\n# two lines\n");
         let record = |stack: &'static [usize], count| Record::new(stack, Leaf::Hooks, [count, 0]);

@@ -11,12 +11,6 @@ use crate::record::{Detail, Leaf, Record, Sampled};
 use crate::snapshot::Snapshot;
 use crate::taken::Taken;
 
-/// The profile's name, as in its endpoint.
-pub(crate) const NAME: &str = "profile";
-
-/// The order is Go's; readers rely on the position.
-pub(crate) const SAMPLE_TYPES: [(&str, &str); 2] = [("samples", "count"), ("cpu", "nanoseconds")];
-
 /// Makes a snapshot of the stacks of a sampling that goes on, for their names.
 pub(crate) fn unfinished(counts: Vec<CpuCount>) -> Snapshot {
     let records = counts.into_iter().map(of_stack).collect();

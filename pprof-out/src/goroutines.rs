@@ -3,58 +3,36 @@
 use std::collections::HashMap;
 
 use rtprof_profiler::comments;
-use rtprof_runtime::counters::CountedProfile;
 use rtprof_runtime::labels::{self, LabelSetId};
 use rtprof_runtime::modules::CaptureSpan;
 use rtprof_runtime::snapshot::{self, GoroutineKind, Recorded};
 use rtprof_runtime::task;
 
+use crate::built_in::{BuiltIn, GOROUTINE, GOROUTINE_LEAK};
 use crate::encode::TASK_LABEL;
 use crate::goroutine_dump::kernel_state;
-use crate::kind::{CountLeaf, ProfileKind};
+use crate::kind::ProfileKind;
 use crate::record::{Labels, Leaf, Record};
 use crate::snapshot::Snapshot;
 
-/// The goroutines that a profile contains.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum GoroutineView {
-    All,
-    /// Tasks that appear to wait for ever.
-    Leaked,
-}
-
-impl GoroutineView {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::All => "goroutine",
-            Self::Leaked => "goroutineleak",
-        }
-    }
-
-    pub(crate) fn count(self) -> usize {
-        match self {
-            Self::All => snapshot::count(),
-            Self::Leaked => snapshot::count_leaked(),
-        }
-    }
-}
-
-/// Takes a snapshot of the goroutines: those with the same stack and labels together, and each by itself. Go:
+/// Takes a snapshot of all goroutines: those with the same stack and labels together, and each by itself. Go:
 /// `runtime_goroutineProfileWithLabels`.
-pub(crate) fn take(view: GoroutineView) -> Snapshot {
-    let each: Vec<Recorded> = match view {
-        GoroutineView::All => {
-            task::ask_for_executor_tasks();
-            snapshot::take()
-        }
-        GoroutineView::Leaked => snapshot::leaked_tasks(),
-    };
-    let (records, comments) = match view {
-        GoroutineView::All => (counted(&each, |_| None), comments(&each)),
-        GoroutineView::Leaked => (counted(&each, |task| Some(task.title())), vec![of_leaks()]),
-    };
-    let kind = ProfileKind::Count { name: view.name().into(), leaf: CountLeaf::Hooks };
-    Snapshot { goroutines: Some(each.into()), ..Snapshot::new(kind, records, comments) }
+pub(crate) fn take_all() -> Snapshot {
+    task::ask_for_executor_tasks();
+    let each = snapshot::take();
+    let (records, comments) = (counted(&each, |_| None), comments(&each));
+    of(&GOROUTINE, each, records, comments)
+}
+
+/// Takes a snapshot of the tasks that appear to wait for ever, by stack, labels and name.
+pub(crate) fn take_leaked() -> Snapshot {
+    let each = snapshot::leaked_tasks();
+    let records = counted(&each, |task| Some(task.title()));
+    of(&GOROUTINE_LEAK, each, records, vec![of_leaks()])
+}
+
+fn of(of: &'static BuiltIn, each: Vec<Recorded>, records: Vec<Record>, comments: Vec<String>) -> Snapshot {
+    Snapshot { goroutines: Some(each.into()), ..Snapshot::new(ProfileKind::Count { of }, records, comments) }
 }
 
 /// The most threads that have a comment each.
@@ -62,7 +40,7 @@ const TOLD: usize = 20;
 
 /// Returns the comments of the profile, and what the kernel says of threads without a stack.
 fn comments(each: &[Recorded]) -> Vec<String> {
-    let mut comments = comments::of(CountedProfile::Goroutine);
+    let mut comments = comments::of(GOROUTINE.counted);
     let silent = || each.iter().filter_map(|goroutine| Some((goroutine, goroutine.kernel.as_ref()?)));
     for (goroutine, kernel) in silent().take(TOLD) {
         let (id, name) = (goroutine.thread_id, goroutine.title());

@@ -4,22 +4,14 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use rtprof_profiler::comments;
 use rtprof_profiler::{mem, rate};
-use rtprof_runtime::counters::CountedProfile;
 use rtprof_runtime::labels;
 use rtprof_symbols::hash::stack_hash;
 
+use crate::built_in::BuiltIn;
 use crate::kind::ProfileKind;
 use crate::record::{Detail, Leaf, Record};
 use crate::scale::Scale;
 use crate::snapshot::Snapshot;
-
-/// The order is Go's; readers rely on the position.
-pub(crate) const SAMPLE_TYPES: [(&str, &str); 4] = [
-    ("alloc_objects", "count"),
-    ("alloc_space", "bytes"),
-    ("inuse_objects", "count"),
-    ("inuse_space", "bytes"),
-];
 
 /// Objects and bytes, allocated and still in use: in the order of the sample types.
 pub(crate) type HeapValues = [i64; 4];
@@ -30,36 +22,8 @@ pub(crate) const ALLOC_SPACE: usize = 1;
 pub(crate) const INUSE_OBJECTS: usize = 2;
 pub(crate) const INUSE_SPACE: usize = 3;
 
-/// The two views of the same records.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum HeapView {
-    Heap,
-    Allocs,
-}
-
-impl HeapView {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Heap => "heap",
-            Self::Allocs => "allocs",
-        }
-    }
-
-    /// Returns the index of the sample type to show first.
-    pub(crate) fn default_place(self) -> usize {
-        match self {
-            Self::Heap => INUSE_SPACE,
-            Self::Allocs => ALLOC_SPACE,
-        }
-    }
-
-    pub(crate) fn default_sample_type(self) -> &'static str {
-        SAMPLE_TYPES[self.default_place()].0
-    }
-}
-
 /// Takes a snapshot of what the profiler has recorded up to now.
-pub(crate) fn take(view: HeapView) -> Snapshot {
+pub(crate) fn take(of: &'static BuiltIn) -> Snapshot {
     let buckets = mem::snapshot().into_iter().filter(|bucket| bucket.allocs != 0 || bucket.frees != 0);
     let record = |bucket: mem::MemCount| Record {
         labels: labels::resolve(bucket.labels).into(),
@@ -67,8 +31,8 @@ pub(crate) fn take(view: HeapView) -> Snapshot {
         ..Record::of_kept(bucket.stack, Leaf::Allocator, [bucket.allocs, bucket.allocs - bucket.frees])
     };
     let records = buckets.map(record).collect();
-    let kind = ProfileKind::Heap { view, rate: rate::mem_profile_rate() };
-    Snapshot::new(kind, records, comments::of(CountedProfile::Heap))
+    let kind = ProfileKind::Heap { of, rate: rate::mem_profile_rate() };
+    Snapshot::new(kind, records, comments::of(of.counted))
 }
 
 fn size_and_rate(record: &Record) -> (usize, usize) {

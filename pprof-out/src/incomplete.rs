@@ -66,14 +66,13 @@ pub(crate) fn remarks(kind: &ProfileKind, records: &[Record]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contention::Contention;
-    use crate::kind::CountLeaf;
+    use crate::built_in::{BLOCK, GOROUTINE};
     use crate::record::Leaf;
     use crate::since::Since;
     use crate::snapshot::Snapshot;
 
     fn snapshot(counts: [i64; 3]) -> Snapshot {
-        let kind = ProfileKind::Contention { of: Contention::Block, ticks_per_second: 1, fraction: 1 };
+        let kind = ProfileKind::Contention { of: &BLOCK, ticks_per_second: 1, fraction: 1 };
         let stacks = [vec![1], vec![7, marker::frame(marker::stack_not_captured)], vec![2; MAX_STACK]];
         let record = |(stack, count)| Record::new(stack, Leaf::Hooks, [count, count]);
         Snapshot::new(kind, stacks.into_iter().zip(counts).map(record).collect(), vec!["general".to_owned()])
@@ -81,7 +80,7 @@ mod tests {
 
     #[test]
     fn frames_in_place_of_a_tasks_stack_are_explained() {
-        let kind = ProfileKind::Count { name: "goroutine".into(), leaf: CountLeaf::Hooks };
+        let kind = ProfileKind::Count { of: &GOROUTINE };
         let stacks = [vec![1], vec![marker::frame(marker::task_is_polled)], vec![2]];
         let records = stacks.map(|stack| Record::new(stack, Leaf::Hooks, [2, 0]));
         let told = remarks(&kind, &records);

@@ -1,14 +1,12 @@
-//! The kinds of profiles: the meaning of their records' counts, and the names of their values.
+//! The kinds of profiles: the meaning of their records' counts.
 
-use std::borrow::Cow;
 use std::ops::Deref;
 
 use rtprof_runtime::clock;
 use rtprof_symbols::{hook_names, prune};
 
-use crate::contention::{self, Contention};
-use crate::cpu;
-use crate::heap::{self, HeapView};
+use crate::built_in::{BuiltIn, CPU, MOST_VALUES};
+use crate::heap;
 use crate::record::Record;
 
 /// A kind of profile, with the data that its records share.
@@ -16,22 +14,23 @@ use crate::record::Record;
 pub(crate) enum ProfileKind {
     /// Counts are sampled objects: allocated, and in use.
     Heap {
-        view: HeapView,
+        of: &'static BuiltIn,
         /// The current mean number of bytes between two samples; records may have been made at other rates.
         rate: usize,
     },
     /// Counts are waits, and their durations in ticks; scaled to all waits that the samples represent.
     Contention {
-        of: Contention,
+        of: &'static BuiltIn,
         ticks_per_second: u64,
         /// The current fraction of the mutex profile, 0 when it is off; records may have been made at other fractions.
         fraction: i64,
     },
-    /// The first count is a number of things: threads, goroutines, or things of a custom profile.
-    Count {
+    /// The first count is a number of threads or goroutines.
+    Count { of: &'static BuiltIn },
+    /// The first count is a number of things of a custom profile.
+    Custom {
         /// The name of the profile, and of its values.
-        name: Cow<'static, str>,
-        leaf: CountLeaf,
+        name: String,
     },
     /// The first count is a number of samples.
     Cpu {
@@ -40,22 +39,12 @@ pub(crate) enum ProfileKind {
     },
 }
 
-/// The owner of the functions at the leaf of a stack in a profile of things.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CountLeaf {
-    Hooks,
-    Program,
-}
-
 /// The values of a record, in the order of the sample types.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Values {
     all: [i64; MOST_VALUES],
     len: usize,
 }
-
-/// The most values of a record of any kind.
-pub(crate) const MOST_VALUES: usize = 4;
 
 impl Deref for Values {
     type Target = [i64];
@@ -74,23 +63,29 @@ impl<const N: usize> From<[i64; N]> for Values {
 }
 
 impl ProfileKind {
+    /// Returns the profile's row in the table; `None` for a custom profile.
+    pub(crate) fn built_in(&self) -> Option<&'static BuiltIn> {
+        match self {
+            Self::Heap { of, .. } | Self::Contention { of, .. } | Self::Count { of } => Some(of),
+            Self::Cpu { .. } => Some(&CPU),
+            Self::Custom { .. } => None,
+        }
+    }
+
     /// Returns the profile's name.
     pub(crate) fn name(&self) -> &str {
         match self {
-            Self::Heap { view, .. } => view.name(),
-            Self::Contention { of, .. } => of.name(),
-            Self::Count { name, .. } => name,
-            Self::Cpu { .. } => cpu::NAME,
+            Self::Custom { name } => name,
+            Self::Heap { of, .. } | Self::Contention { of, .. } | Self::Count { of } => of.name,
+            Self::Cpu { .. } => CPU.name,
         }
     }
 
     /// Returns name and unit of each value. The order is Go's; readers rely on the position.
     pub(crate) fn sample_types(&self) -> Vec<(&str, &str)> {
-        match self {
-            Self::Heap { .. } => heap::SAMPLE_TYPES.to_vec(),
-            Self::Contention { .. } => contention::SAMPLE_TYPES.to_vec(),
-            Self::Count { name, .. } => vec![(name, "count")],
-            Self::Cpu { .. } => cpu::SAMPLE_TYPES.to_vec(),
+        match self.built_in() {
+            Some(of) => of.sample_types.to_vec(),
+            None => vec![(self.name(), "count")],
         }
     }
 
@@ -99,18 +94,20 @@ impl ProfileKind {
         let whole = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
         match self {
             Self::Heap { rate, .. } => (("space", "bytes"), whole(*rate as u64)),
-            Self::Contention { .. } => (contention::SAMPLE_TYPES[0], 1),
-            Self::Count { name, .. } => ((name, "count"), 1),
-            Self::Cpu { period_nanos } => (cpu::SAMPLE_TYPES[1], whole(*period_nanos)),
+            Self::Cpu { period_nanos } => (CPU.sample_types[1], whole(*period_nanos)),
+            Self::Contention { .. } | Self::Count { .. } | Self::Custom { .. } => (self.sample_types()[0], 1),
         }
     }
 
     /// Returns the sample type that a reader should show first; empty for the last one.
     pub(crate) fn default_sample_type(&self) -> &'static str {
-        match self {
-            Self::Heap { view, .. } => view.default_sample_type(),
-            _ => "",
-        }
+        let default = |of: &'static BuiltIn| Some(of.sample_types[of.default_sample_type?].0);
+        self.built_in().and_then(default).unwrap_or("")
+    }
+
+    /// Returns the index of that sample type.
+    pub(crate) fn shown_first(&self) -> usize {
+        self.built_in().map_or(0, BuiltIn::shown_first)
     }
 
     /// Returns a pattern of functions that a reader should hide with their callees, once it knows the names; empty for
@@ -118,8 +115,8 @@ impl ProfileKind {
     pub(crate) fn drop_frames(&self) -> &'static str {
         match self {
             Self::Heap { .. } => prune::DROP_FRAMES,
-            Self::Contention { .. } | Self::Count { leaf: CountLeaf::Hooks, .. } => hook_names::DROP_FRAMES,
-            Self::Count { leaf: CountLeaf::Program, .. } | Self::Cpu { .. } => "",
+            Self::Contention { .. } | Self::Count { .. } => hook_names::DROP_FRAMES,
+            Self::Custom { .. } | Self::Cpu { .. } => "",
         }
     }
 
@@ -131,7 +128,7 @@ impl ProfileKind {
                 let [waits, ticks] = record.added();
                 [waits, self.nanos(ticks)].into()
             }
-            Self::Count { .. } => [record.added()[0]].into(),
+            Self::Count { .. } | Self::Custom { .. } => [record.added()[0]].into(),
             Self::Cpu { .. } => {
                 let samples = record.added()[0];
                 [samples, samples.saturating_mul(self.period().1)].into()
@@ -162,7 +159,8 @@ impl ProfileKind {
         match (self, other) {
             (Self::Heap { .. }, Self::Heap { .. }) => true,
             (Self::Contention { of, .. }, Self::Contention { of: other, .. }) => of == other,
-            (Self::Count { name, .. }, Self::Count { name: other, .. }) => name == other,
+            (Self::Count { of }, Self::Count { of: other }) => of == other,
+            (Self::Custom { name }, Self::Custom { name: other }) => name == other,
             _ => false,
         }
     }

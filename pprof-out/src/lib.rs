@@ -34,6 +34,7 @@
 
 #![forbid(unsafe_code)]
 
+mod built_in;
 mod call_tree;
 mod called_wait;
 mod collapsed;
@@ -74,6 +75,7 @@ mod text_form;
 mod top;
 mod top_form;
 
+pub use built_in::{BuiltIn, CPU, looked_up, scraped_deltas};
 pub use call_tree::{CallTree, Node};
 pub use cpu_profile::{
     CpuCapture, CpuProfileOptions, CpuProfileStats, start_cpu_profile, start_cpu_profile_with,

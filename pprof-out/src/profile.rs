@@ -6,16 +6,15 @@ use std::hint::black_box;
 use std::io::{self, Write};
 use std::sync::Arc;
 
-use rtprof_profiler::{init, mem};
+use rtprof_profiler::init;
 use rtprof_runtime::fork_safe::ForkMutex;
 use rtprof_runtime::modules::CaptureSpan;
 use rtprof_runtime::{MAX_STACK, hook, room, snapshot, stack};
 
-use crate::contention::{self, Contention};
+use crate::built_in::{BuiltIn, HEAP};
 use crate::counts::{self, AddSite};
 use crate::error::ProfileError;
-use crate::goroutines::{self, GoroutineView};
-use crate::heap::{self, HeapView};
+use crate::heap;
 use crate::registry::registry;
 use crate::snapshot::{SMALL_EXPORT, Snapshot};
 
@@ -35,35 +34,17 @@ use crate::snapshot::{SMALL_EXPORT, Snapshot};
 /// # Ok::<(), rtprof_pprof_out::ProfileError>(())
 /// ```
 #[derive(Clone)]
-pub struct Profile(Arc<Source>);
+pub struct Profile(Arc<Definition>);
 
-/// The source of a profile's records.
-enum Source {
-    Heap(HeapView),
-    Contention(Contention),
-    ThreadCreate,
-    Goroutine(GoroutineView),
+/// What a profile is: a row of the table, or what the program has added.
+enum Definition {
+    BuiltIn(&'static BuiltIn),
     Custom(Custom),
 }
 
 struct Custom {
     name: String,
     places: ForkMutex<HashMap<usize, AddSite>>,
-}
-
-/// Returns the built-in profiles.
-pub(crate) fn built_in() -> impl Iterator<Item = Profile> {
-    [
-        Source::Heap(HeapView::Allocs),
-        Source::Contention(Contention::Block),
-        Source::Goroutine(GoroutineView::All),
-        Source::Goroutine(GoroutineView::Leaked),
-        Source::Heap(HeapView::Heap),
-        Source::Contention(Contention::Mutex),
-        Source::ThreadCreate,
-    ]
-    .into_iter()
-    .map(|kind| Profile(Arc::new(kind)))
 }
 
 /// Writes the heap profile as gzipped profile.proto; short for `lookup("heap")` and
@@ -75,7 +56,7 @@ pub fn write_heap_profile(w: impl Write) -> io::Result<()> {
     room::check_for_work(SMALL_EXPORT)?;
     let snapshot = {
         let _workspace = hook::workspace();
-        heap::take(HeapView::Heap)
+        heap::take(&HEAP)
     };
     snapshot.write_to(w, 0)
 }
@@ -98,7 +79,7 @@ impl Profile {
         if profiles.contains_key(name) {
             return Err(ProfileError::NameTaken(name.to_owned()));
         }
-        let profile = Self(Arc::new(Source::Custom(Custom {
+        let profile = Self(Arc::new(Definition::Custom(Custom {
             name: name.to_owned(),
             places: ForkMutex::new(HashMap::new()),
         })));
@@ -109,11 +90,16 @@ impl Profile {
     /// Returns the profile's name.
     pub fn name(&self) -> &str {
         match &*self.0 {
-            Source::Heap(view) => view.name(),
-            Source::Contention(kind) => kind.name(),
-            Source::ThreadCreate => counts::THREAD_CREATE,
-            Source::Custom(custom) => &custom.name,
-            Source::Goroutine(view) => view.name(),
+            Definition::BuiltIn(of) => of.name,
+            Definition::Custom(custom) => &custom.name,
+        }
+    }
+
+    /// Returns what the profile shows, for people who see it for the first time.
+    pub fn description(&self) -> &'static str {
+        match &*self.0 {
+            Definition::BuiltIn(of) => of.description,
+            Definition::Custom(_) => "The program's own: what was added to it and not removed.",
         }
     }
 
@@ -123,11 +109,8 @@ impl Profile {
     pub fn count(&self) -> usize {
         let _workspace = hook::workspace();
         match &*self.0 {
-            Source::Heap(_) => mem::snapshot().len(),
-            Source::Contention(kind) => kind.count(),
-            Source::ThreadCreate => counts::threads_created(),
-            Source::Custom(custom) => custom.places.lock().map_or(0, |places| places.len()),
-            Source::Goroutine(view) => view.count(),
+            Definition::BuiltIn(of) => of.count(),
+            Definition::Custom(custom) => custom.places.lock().map_or(0, |places| places.len()),
         }
     }
 
@@ -141,7 +124,7 @@ impl Profile {
     // Never inlined: see `caller_stack`.
     #[inline(never)]
     pub fn add(&self, key: usize, skip: usize) -> Result<(), ProfileError> {
-        let Source::Custom(custom) = &*self.0 else {
+        let Definition::Custom(custom) = &*self.0 else {
             return Err(ProfileError::BuiltIn(self.name().to_owned()));
         };
         // A program may have custom profiles without using our allocator, which would otherwise open the profiler.
@@ -163,7 +146,7 @@ impl Profile {
 
     /// Removes the thing that was added under `key`; does nothing if there is none (`Profile.Remove`).
     pub fn remove(&self, key: usize) {
-        if let Source::Custom(custom) = &*self.0 {
+        if let Definition::Custom(custom) = &*self.0 {
             // Freed after the lock is released.
             let _removed = custom.places.lock().and_then(|mut places| places.remove(&key));
         }
@@ -200,11 +183,8 @@ impl Profile {
         room::check_for_work(SMALL_EXPORT)?;
         let _workspace = hook::workspace();
         let snapshot = match &*self.0 {
-            Source::Heap(view) => heap::take(*view),
-            Source::Contention(of) => of.take(),
-            Source::ThreadCreate => counts::of_threads(),
-            Source::Custom(custom) => counts::of_add_sites(custom.name.clone(), custom.places()?),
-            Source::Goroutine(view) => goroutines::take(*view),
+            Definition::BuiltIn(of) => of.take(),
+            Definition::Custom(custom) => counts::of_add_sites(custom.name.clone(), custom.places()?),
         };
         snapshot.check_room()?;
         Ok(snapshot)
@@ -213,29 +193,34 @@ impl Profile {
     /// Returns name and unit of each value, in order; for instance `("inuse_space", "bytes")`.
     pub fn sample_types(&self) -> Vec<(&str, &str)> {
         match &*self.0 {
-            Source::Heap(_) => heap::SAMPLE_TYPES.to_vec(),
-            Source::Contention(_) => contention::SAMPLE_TYPES.to_vec(),
-            _ => vec![(self.name(), "count")],
+            Definition::BuiltIn(of) => of.sample_types.to_vec(),
+            Definition::Custom(custom) => vec![(&custom.name, "count")],
         }
     }
 
     /// Returns the index in [`sample_types`](Self::sample_types) of the type that `go tool pprof` shows first.
     pub fn default_sample_type(&self) -> usize {
         match &*self.0 {
-            Source::Heap(view) => view.default_place(),
-            // Without a default of the profile pprof shows the last one.
-            _ => self.sample_types().len() - 1,
+            Definition::BuiltIn(of) => of.shown_first(),
+            Definition::Custom(_) => 0,
         }
     }
 
     /// Whether `debug` 2 writes another form than 1: each goroutine by itself.
     pub fn has_dump(&self) -> bool {
-        matches!(&*self.0, Source::Goroutine(_))
+        matches!(&*self.0, Definition::BuiltIn(of) if of.has_dump())
     }
 
     /// Whether the profile is built in, not one that the program has made.
     pub fn is_built_in(&self) -> bool {
-        !matches!(&*self.0, Source::Custom(_))
+        !matches!(&*self.0, Definition::Custom(_))
+    }
+}
+
+impl BuiltIn {
+    /// Returns a handle to the profile.
+    pub fn profile(&'static self) -> Profile {
+        Profile(Arc::new(Definition::BuiltIn(self)))
     }
 }
 

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use rtprof_runtime::fork_safe::{ForkMutex, ForkMutexGuard};
 
-use crate::profile::{Profile, built_in};
+use crate::built_in::{BuiltIn, looked_up};
+use crate::profile::Profile;
 
 /// All profiles; empty until the first use.
 static PROFILES: ForkMutex<BTreeMap<String, Profile>> = ForkMutex::new(BTreeMap::new());
@@ -13,7 +14,7 @@ static PROFILES: ForkMutex<BTreeMap<String, Profile>> = ForkMutex::new(BTreeMap:
 pub(crate) fn registry() -> Option<ForkMutexGuard<'static, BTreeMap<String, Profile>>> {
     let mut profiles = PROFILES.lock()?;
     if profiles.is_empty() {
-        profiles.extend(built_in().map(|profile| (profile.name().to_owned(), profile)));
+        profiles.extend(looked_up().map(|profile| (profile.name().to_owned(), profile.profile())));
     }
     Some(profiles)
 }
@@ -29,7 +30,7 @@ pub(crate) fn registry() -> Option<ForkMutexGuard<'static, BTreeMap<String, Prof
 pub fn lookup(name: &str) -> Option<Profile> {
     match registry() {
         Some(profiles) => profiles.get(name).cloned(),
-        None => built_in().find(|profile| profile.name() == name),
+        None => looked_up().find(|profile| profile.name() == name).map(BuiltIn::profile),
     }
 }
 
@@ -37,7 +38,7 @@ pub fn lookup(name: &str) -> Option<Profile> {
 pub fn profiles() -> Vec<Profile> {
     match registry() {
         Some(profiles) => profiles.values().cloned().collect(),
-        None => built_in().collect(),
+        None => looked_up().map(BuiltIn::profile).collect(),
     }
 }
 

@@ -63,7 +63,10 @@ impl Snapshot {
             all.push(Record { base, ..record.clone() });
         }
         // Things may have been removed altogether; counts of other profiles never are.
-        let may_be_gone = earlier.records.iter().filter(|_| matches!(self.kind, ProfileKind::Count { .. }));
+        let may_be_gone = earlier
+            .records
+            .iter()
+            .filter(|_| matches!(self.kind, ProfileKind::Count { .. } | ProfileKind::Custom { .. }));
         for record in may_be_gone {
             if let Some(base) = bases.remove(&record.key()) {
                 all.push(Record { counts: [0; 2], base, ..record.clone() });

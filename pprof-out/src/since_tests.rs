@@ -1,7 +1,5 @@
 use super::*;
-use crate::contention::Contention;
-use crate::heap::HeapView;
-use crate::kind::CountLeaf;
+use crate::built_in::{BLOCK, BuiltIn, HEAP, MUTEX};
 use crate::record::{Detail, Leaf};
 use crate::{decoded, lookup};
 
@@ -12,7 +10,7 @@ fn heap(counts: &[(usize, i64, i64)], rate: usize) -> Snapshot {
         detail: Detail::Objects { size: 100, rate },
         ..Record::new(&STACKS[at][..], Leaf::Allocator, [allocs, allocs - frees])
     });
-    Snapshot::new(ProfileKind::Heap { view: HeapView::Heap, rate }, records.collect(), Vec::new())
+    Snapshot::new(ProfileKind::Heap { of: &HEAP, rate }, records.collect(), Vec::new())
 }
 
 fn written(snapshot: &Snapshot) -> Vec<Vec<i64>> {
@@ -59,7 +57,7 @@ fn differences_of_estimates_add_up() {
     }
 }
 
-fn waits(of: Contention, counts: &[(usize, i64, i64)]) -> Snapshot {
+fn waits(of: &'static BuiltIn, counts: &[(usize, i64, i64)]) -> Snapshot {
     let record =
         |&(at, count, ticks): &(usize, i64, i64)| Record::new(&STACKS[at][..], Leaf::Hooks, [count, ticks]);
     let kind = ProfileKind::Contention { of, ticks_per_second: 1_000_000_000, fraction: 1 };
@@ -68,11 +66,11 @@ fn waits(of: Contention, counts: &[(usize, i64, i64)]) -> Snapshot {
 
 #[test]
 fn waits_are_less_what_they_were_and_in_order() {
-    let earlier = waits(Contention::Block, &[(0, 9, 900), (1, 1, 50)]);
-    let later = waits(Contention::Block, &[(0, 10, 910), (1, 1, 50), (2, 4, 400)]);
+    let earlier = waits(&BLOCK, &[(0, 9, 900), (1, 1, 50)]);
+    let later = waits(&BLOCK, &[(0, 10, 910), (1, 1, 50), (2, 4, 400)]);
     assert_eq!(written(&later.since(&earlier, Since::Everything)), [[4, 400], [1, 10]]);
     // Snapshots of different profiles have nothing in common.
-    let other = waits(Contention::Mutex, &[(0, 1, 1)]).since(&earlier, Since::Everything);
+    let other = waits(&MUTEX, &[(0, 1, 1)]).since(&earlier, Since::Everything);
     assert_eq!(written(&other), [[1, 1]]);
 }
 
@@ -80,7 +78,7 @@ fn waits_are_less_what_they_were_and_in_order() {
 fn counts_come_and_go() {
     let counts = |counts: &[(usize, i64)]| {
         let record = |&(at, count): &(usize, i64)| Record::new(&STACKS[at][..], Leaf::Skip(0), [count, 0]);
-        let kind = ProfileKind::Count { name: "test/things".into(), leaf: CountLeaf::Program };
+        let kind = ProfileKind::Custom { name: "test/things".into() };
         Snapshot::new(kind, counts.iter().map(record).collect(), Vec::new())
     };
     let later = counts(&[(0, 3), (2, 1)]);

@@ -12,8 +12,8 @@ use rtprof_symbols::locations::Locations;
 use rtprof_symbols::symbolizer::{NameSearch, SearchPriority, Symbolization};
 use rtprof_symbols::view::View;
 
+use crate::built_in::BLOCK;
 use crate::call_tree::CallTree;
-use crate::contention::Contention;
 use crate::goroutine_dump::GoroutineFilter;
 use crate::kind::ProfileKind;
 use crate::record::{Detail, Record};
@@ -260,7 +260,7 @@ impl Snapshot {
         let _workspace = hook::workspace();
         self.records = Arc::new(self.records.iter().filter(|record| is_of(record)).cloned().collect());
         let missing = kinds - contention::block_profile_kinds();
-        if self.name() == Contention::Block.name() && !missing.is_empty() {
+        if self.kind.built_in() == Some(&BLOCK) && !missing.is_empty() {
             let missing: Vec<_> = missing.iter_names().map(|(name, _)| name.to_lowercase()).collect();
             self.comments.push(format!(
                 "rtprof: waits of the kinds {} are not recorded; set_block_profile_kinds adds them",
@@ -306,10 +306,7 @@ impl Snapshot {
 
     /// Returns a remark on the stacks without code of the program, if there are any: how many, and how much they have.
     fn without_program(&self, locations: &mut Locations) -> Option<String> {
-        let types = self.sample_types();
-        // That which a reader shows first.
-        let default = self.kind.default_sample_type();
-        let shown = types.iter().position(|(name, _)| *name == default).unwrap_or(types.len() - 1);
+        let (types, shown) = (self.sample_types(), self.kind.shown_first());
         let (mut stacks, mut left_out, mut all) = (0, 0.0, 0.0);
         for record in self.records.iter() {
             if !record.may_belong(locations) {

@@ -18,12 +18,12 @@ use rtprof_symbols::symbol_cache::{FileState, Function, Line};
 use rtprof_symbols::symbolizer::Symbolization;
 use rtprof_symbols::view::View;
 
+use crate::built_in::{CPU, HEAP};
 use crate::functions::Functions;
 use crate::location_ids::LocationIds;
 use crate::proto::{self, Profile};
 use crate::record::{Leaf, Record};
 use crate::strings::StringTable;
-use crate::{cpu, heap};
 
 /// Reads a profile that a stripped program has written (profile.proto, gzipped or not), and writes it, gzipped, with the names,
 /// files and lines that `binary` has: an unstripped copy of the same build, or the file with its debug information. What the
@@ -314,8 +314,8 @@ fn leaf(profile: &Profile) -> Leaf {
     let text = |at: i64| &*profile.string_table[at as usize];
     let types = || profile.sample_type.iter().map(|kind| (text(kind.r#type), text(kind.unit)));
     match profile.drop_frames {
-        _ if types().eq(heap::SAMPLE_TYPES) => Leaf::Allocator,
-        _ if types().eq(cpu::SAMPLE_TYPES) => Leaf::Call,
+        _ if types().eq(HEAP.sample_types.iter().copied()) => Leaf::Allocator,
+        _ if types().eq(CPU.sample_types.iter().copied()) => Leaf::Call,
         // The caller of a custom profile has skipped what it wanted.
         0 => Leaf::Skip(0),
         _ => Leaf::Hooks,

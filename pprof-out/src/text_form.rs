@@ -25,7 +25,7 @@ use rtprof_runtime::own_files;
 use rtprof_symbols::locations::Locations;
 use rtprof_symbols::view::View;
 
-use crate::contention::Contention;
+use crate::built_in::{BuiltIn, MUTEX};
 use crate::heap::{self, ALLOC_OBJECTS, ALLOC_SPACE, HeapValues, INUSE_OBJECTS, INUSE_SPACE};
 use crate::kind::ProfileKind;
 use crate::record::Record;
@@ -39,7 +39,7 @@ pub(crate) fn write(snapshot: &Snapshot, view: View, sink: &mut Sink<'_>) -> io:
     match &snapshot.kind {
         ProfileKind::Heap { rate, .. } => write_heap(snapshot, *rate, &mut locations, sink),
         ProfileKind::Contention { of, ticks_per_second, fraction } => {
-            let head = contention_head(*of, *ticks_per_second, *fraction, snapshot.records.is_empty());
+            let head = contention_head(of, *ticks_per_second, *fraction, snapshot.records.is_empty());
             let most = most_ticks(&snapshot.kind);
             let records = snapshot.records.iter().map(|record| {
                 let [waits, ticks] = record.added();
@@ -47,7 +47,9 @@ pub(crate) fn write(snapshot: &Snapshot, view: View, sink: &mut Sink<'_>) -> io:
             });
             write_samples(snapshot, head, records, &mut locations, sink)
         }
-        ProfileKind::Count { name, .. } => write_counts(snapshot, name, &mut locations, sink),
+        ProfileKind::Count { .. } | ProfileKind::Custom { .. } => {
+            write_counts(snapshot, snapshot.name(), &mut locations, sink)
+        }
         ProfileKind::Cpu { .. } => write_counts(snapshot, "cpu", &mut locations, sink),
     }
 }
@@ -114,13 +116,10 @@ fn write_counts(
     write_samples(snapshot, head, records, locations, sink)
 }
 
-fn contention_head(of: Contention, ticks_per_second: u64, fraction: i64, is_empty: bool) -> String {
-    let title = match of {
-        Contention::Block => "contention",
-        Contention::Mutex => "mutex",
-    };
+fn contention_head(of: &BuiltIn, ticks_per_second: u64, fraction: i64, is_empty: bool) -> String {
+    let title = if *of == MUTEX { "mutex" } else { "contention" };
     let mut text = format!("--- {title}:\ncycles/second={ticks_per_second}\n");
-    if of == Contention::Mutex {
+    if *of == MUTEX {
         let period = if is_empty { fraction } else { 1 };
         let _ = writeln!(text, "sampling period={period}");
         if fraction > 1 {
@@ -217,7 +216,7 @@ fn max_rss() -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::heap::HeapView;
+    use crate::built_in::HEAP;
     use crate::record::{Detail, Leaf};
 
     fn record(size: usize, rate: usize, allocs: i64, frees: i64) -> Record {
@@ -229,7 +228,7 @@ mod tests {
     }
 
     fn text_of(records: Vec<Record>) -> String {
-        let kind = ProfileKind::Heap { view: HeapView::Heap, rate: 4096 };
+        let kind = ProfileKind::Heap { of: &HEAP, rate: 4096 };
         let mut out = Vec::new();
         Snapshot::new(kind, records, vec!["3 samples lost".into()]).write_to(&mut out, 1).unwrap();
         String::from_utf8(out).unwrap()
