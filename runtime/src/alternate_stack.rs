@@ -10,9 +10,11 @@
 //! one when it is registered.
 //!
 //! Problem: where another thread than the main one calls `std::process::exit`, std unmaps the alternate stack of the main
-//! thread (`MAIN_ALTSTACK` in its `stack_overflow`), which still has it. The next signal there ends the process.
+//! thread, which still has it (rust#161018). The next signal whose handler runs there ends the process.
 //!
-//! Scheme: the main thread gets a stack of ours in the program's constructor. std leaves a thread alone that has one.
+//! Scheme: the main thread gets a stack of ours when rtprof begins in it: in the constructor of the allocator or of the
+//! interposed functions, before std has made one, and std leaves a thread alone that has one. Else it is replaced when the
+//! thread is registered. This can go when the oldest supported std has the mend.
 
 use core::cell::Cell;
 use core::ffi::c_int;
@@ -31,6 +33,9 @@ use crate::stack::is_readable;
 const HANDLER: usize = 4 << 10;
 /// The size of the kernel's frame where it does not say.
 const FRAME: usize = 4 << 10;
+
+/// The size of the main thread's. Without any alternate stack, the program's handlers would have had its normal stack.
+const OF_MAIN: usize = 64 << 10;
 
 /// Adds `ours`, a signal that has our handler, to the masks of the program's handlers that run on alternate stacks. A handler
 /// that the program installs later is seen by the next call.
@@ -99,22 +104,24 @@ fn frame() -> usize {
 }
 
 /// Gives the current thread a larger alternate stack, until [`end`], if its own has no room for a signal of ours, or if it
-/// is the main thread with std's.
+/// is the main thread and has std's or none.
 pub(crate) fn make_room() {
     errno::kept(|| make_room_for(frame()));
 }
 
 fn make_room_for(frame: usize) {
     let Some(stack) = current() else { return };
-    // std makes one of this size later, in a thread that has none.
+    // std makes one of this size later, in a thread that has none. The program may have made one of the same size; it is
+    // replaced too.
     let of_std = libc::SIGSTKSZ.max(frame);
     let size = if stack.ss_flags & libc::SS_DISABLE == 0 { stack.ss_size } else { of_std };
-    let suffices = size >= frame + HANDLER && !(size == of_std && kernel_thread::is_main());
-    if suffices || stack.ss_flags & libc::SS_ONSTACK != 0 || MADE.get().is_some() {
+    let is_main = size == of_std && kernel_thread::is_main();
+    if size >= frame + HANDLER && !is_main || stack.ss_flags & libc::SS_ONSTACK != 0 || MADE.get().is_some() {
         return;
     }
     // What the program's own handlers have there, and a frame of ours. The lowest page stays inaccessible.
-    let len = PAGE + (size.max(frame) + frame + HANDLER).next_multiple_of(PAGE);
+    let least = if is_main { OF_MAIN } else { 0 };
+    let len = PAGE + (size.max(frame) + frame + HANDLER).max(least).next_multiple_of(PAGE);
     let Some(start) = mapping::reserve(len) else { return };
     // SAFETY: the reservation was made above, and is longer than a page.
     let low = unsafe { start.add(PAGE) };

@@ -18,10 +18,6 @@ static OPEN: AtomicBool = AtomicBool::new(false);
 pub fn open_at_start() {
     modules::expect_first_reading();
     open();
-    #[cfg(rtprof_supported)]
-    if kernel_thread::is_main() {
-        alternate_stack::make_room();
-    }
 }
 
 /// Makes the tables, the unwind caches and the list of modules, and decides how stacks are walked. Idempotent. Must not
@@ -47,5 +43,9 @@ pub fn open() {
     stack::open_mode();
     // Last, because captures of creators begin with this.
     thread_create::open();
+    #[cfg(rtprof_supported)]
+    if kernel_thread::is_main() {
+        alternate_stack::make_room();
+    }
     OPEN.store(true, Ordering::Release);
 }
