@@ -36,13 +36,13 @@ const INNER: &str = "rtprof_hooks::inner";
 
 /// Words of method names. A method whose name consists of them runs no code of the program, wherever the words stand:
 /// `try_lock_for`, `recv_timeout`, but not `wait_while`. A `spawn` runs the program's closure in another thread,
-/// through `Creator::around`.
+/// through `Creator::around`; a `wake` or `release` of a task calls its executor, through a pointer.
 #[rustfmt::skip]
-const WORDS: [&str; 39] = [
-    "acquire", "all", "arc", "bump", "call", "deadline", "downgrade", "end", "exclusive", "fair", "for", "join",
-    "lock", "many", "next", "notify", "now", "one", "park", "read", "recursive", "recv", "scoped", "send", "shared",
-    "sleep", "slow", "spawn", "timeout", "to", "try", "unchecked", "unlock", "unpark", "until", "upgradable",
-    "upgrade", "wait", "write",
+const WORDS: [&str; 43] = [
+    "acquire", "all", "arc", "bump", "by", "call", "deadline", "downgrade", "end", "exclusive", "fair", "for", "join",
+    "lock", "many", "next", "notify", "now", "one", "park", "read", "recursive", "recv", "ref", "release", "scoped",
+    "send", "shared", "sleep", "slow", "spawn", "timeout", "to", "try", "unchecked", "unlock", "unpark", "until",
+    "upgradable", "upgrade", "wait", "wake", "write",
 ];
 
 /// The pattern for profiles that are symbolized elsewhere. A reader drops a match *and all that it called*, so only
@@ -50,7 +50,9 @@ const WORDS: [&str; 39] = [
 /// because the program may use other raw locks beneath it. No guard that shares ownership matches, because it may drop
 /// the data.
 pub const DROP_FRAMES: &str = concat!(
-    r"<?rtprof_(profiler|runtime)::(stack|contention|thread_create|task::(await_stack|slot))::.*",
+    r"<?rtprof_(profiler|runtime)::(stack|contention|thread_create|task::await_stack)::.*",
+    // Other functions of a task wake and drop it, which is the executor's business.
+    r"|<?rtprof_runtime::task::slot::Task>?::note_await.*",
     // A ` as ` matches only with a known trait: a trait of the program may do anything.
     r"|<?rtprof_hooks::inner::([^ ]|, )*( as (lock_api|core)::([^ ]|, )*)?",
     r"|<lock_api::[a-z]+::(Mapped)?(Mutex|RwLock(Read|Write|UpgradableRead)?)(Guard)?",
@@ -242,6 +244,7 @@ mod tests {
             "<rtprof_hooks::sync::once::Once>::call_slow",
             "<<rtprof_hooks::inner::mutex::QueueMutex>::sleep::{closure#0} as core::ops::function::FnOnce<()>>::call_once",
             "rtprof_hooks::thread::sleep::sleep",
+            "rtprof_hooks::task::waker::wake_by_ref",
             "rtprof_hooks::thread::spawn::spawn::<app::main::{closure#0}, ()>",
             "<rtprof_hooks::thread::builder::Builder>::spawn_scoped::<app::main::{closure#0}, ()>",
             "core::ptr::drop_in_place<lock_api::mutex::MutexGuard<rtprof_hooks::inner::mutex::QueueMutex,()>>",
@@ -256,6 +259,32 @@ mod tests {
             "core::ptr::drop_in_place::<rtprof_trace_out::flight::files::LatencyGuard>",
         ] {
             assert!(is_hook(name, true) && is_hook(name, false), "{name}");
+        }
+    }
+
+    /// A reader that drops frames by their names drops what they called too.
+    #[test]
+    fn what_runs_the_program_is_not_dropped_with_its_callees() {
+        let pattern = regex_lite::Regex::new(&format!("^(?:{DROP_FRAMES})$")).unwrap();
+        for name in [
+            "rtprof_hooks::inner::queue::park",
+            "<rtprof_hooks::inner::mutex::QueueMutex as lock_api::mutex::RawMutex>::lock",
+            "<rtprof_hooks::inner::semaphore::Semaphore>::acquire_many",
+            "rtprof_hooks::inner::waker_clone::clone",
+            "<rtprof_runtime::task::slot::Task>::note_await",
+            "rtprof_runtime::task::slot::Task::note_await::{{closure}}",
+            "rtprof_runtime::stack::capture",
+        ] {
+            assert!(pattern.is_match(name), "{name}");
+        }
+        for name in [
+            "rtprof_hooks::task::waker::wake",
+            "<rtprof_runtime::task::slot::Task>::wake",
+            "<rtprof_hooks::inner::mutex::QueueMutex as app::Ext>::f",
+            "rtprof_hooks::sync::condvar::Condvar::wait_while",
+            "app::inner::f",
+        ] {
+            assert!(!pattern.is_match(name), "{name}");
         }
     }
 

@@ -56,7 +56,7 @@ fn an_unlock_shows_where_the_guard_ends() {
 fn an_await_shows_the_leaf_future_and_not_its_cell_for_the_waker() {
     let stack: &[&[&str]] = &[
         &["rtprof_runtime::task::await_stack::here"],
-        &["<rtprof_runtime::task::slot::Task>::note_await", "rtprof_hooks::inner::waker::clone"],
+        &["<rtprof_runtime::task::slot::Task>::note_await", "rtprof_hooks::inner::waker_clone::clone"],
         &[
             "<core::task::wake::Waker as core::clone::Clone>::clone",
             "<&core::task::wake::Waker as tokio::sync::task::atomic_waker::WakerRef>::into_waker",

@@ -1,11 +1,12 @@
-//! What runs no code of the program: neither a closure nor a trait of it, nor the drop of its data.
+//! What runs no code of the program: neither a closure nor a trait of it, nor the drop of its data. The exceptions are the
+//! writer that `Debug` is given, and an executor's waker in `waker_clone`.
 //!
 //! A profile hides the functions of this module, and readers that find the names themselves drop them *with all that they
-//! called* (`DROP_FRAMES` in `symbols/src/hook_names.rs`). So a function belongs here if it is, or calls, the slow path of a
-//! wait, and it stays outside if it calls the program: [`Condvar::wait_while`](crate::sync::Condvar::wait_while) stands in
-//! `sync`, the queue under it here. A new lock is right by where its file stands.
+//! called* (`DROP_FRAMES` in `symbols/src/hook_names.rs`). So the mechanism of a lock stands here, and what calls the program
+//! stands outside: [`Condvar::wait_while`](crate::sync::Condvar::wait_while) in `sync`, its queue here. A new lock is right by
+//! where its file stands.
 //!
-//! Models (`RUSTFLAGS="--cfg loom"`) compile this module alone.
+//! Models (`RUSTFLAGS="--cfg loom"`) compile this module and [`frame`](crate::frame).
 
 #[cfg(loom)]
 mod model;
@@ -25,7 +26,7 @@ pub(crate) mod spin;
 pub(crate) mod wait;
 mod waiters;
 
-// Not modelled: what calls the kernel or the executor, the traits for `lock_api`, and what is built on these locks.
+// Not modelled: what calls the kernel or the executor, the traits for `lock_api`, and other locks on the queue.
 #[cfg(not(loom))]
 pub(crate) mod barrier;
 #[cfg(not(loom))]
@@ -37,4 +38,4 @@ mod rw_lock_traits;
 #[cfg(not(loom))]
 pub(crate) mod semaphore;
 #[cfg(not(loom))]
-pub(crate) mod waker;
+pub(crate) mod waker_clone;

@@ -53,6 +53,7 @@ mod program_type;
 mod spawn;
 mod tracked;
 mod waits;
+pub(crate) mod waker;
 #[cfg(feature = "tokio")]
 mod workers;
 

@@ -14,7 +14,7 @@ use rtprof_tracer::{Suspended, is_enabled};
 
 #[cfg(feature = "tokio")]
 use super::live;
-use crate::inner::waker;
+use super::waker;
 
 /// A task, which ends when this is dropped.
 #[derive(Debug)]

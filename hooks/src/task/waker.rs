@@ -1,7 +1,7 @@
 //! The waker that a task's future is polled with.
 //!
 //! A waker of ours is a pointer to the task's slot, so that a clone costs a count and no allocation. Leaf futures clone the waker
-//! where they suspend: that is when the task notes where it awaits.
+//! where they suspend: that is when the task notes where it awaits (`inner::waker_clone`).
 //!
 //! A leaf does not clone a waker that would wake the same task as the one that it holds ([`Waker::will_wake`]): polled
 //! a second time, perhaps from another line, it would leave no stack. So there are four tables with equal functions,
@@ -25,6 +25,8 @@ use rtprof_runtime::goroutine::{self, Goroutine};
 use rtprof_runtime::task::{Identity, Task};
 use rtprof_tracer::{is_enabled, polls};
 
+use crate::inner::waker_clone::clone;
+
 /// Added to the number of the clones' table: the table of the poll's waker.
 const OF_POLL: usize = 2;
 
@@ -41,7 +43,7 @@ static TABLES: [RawWakerVTable; 4] = {
 /// # Safety
 /// The waker is used only during a poll of the task in which its waker may be shared, and is not dropped.
 #[inline]
-pub(crate) unsafe fn of_poll(task: &'static Task, is_noted: bool) -> ManuallyDrop<Waker> {
+pub(super) unsafe fn of_poll(task: &'static Task, is_noted: bool) -> ManuallyDrop<Waker> {
     let table = usize::from(task.is_other_side()) + if is_noted { OF_POLL } else { 0 };
     // SAFETY: the functions of the tables keep the contract of wakers. The task's slot is never freed, and it holds the
     // executor's waker while there are clones or a poll.
@@ -53,10 +55,16 @@ fn raw(task: &'static Task, table: &'static RawWakerVTable) -> RawWaker {
     RawWaker::new((&raw const *task).cast(), table)
 }
 
+/// Returns a clone for the side of the task that is in use.
+#[inline]
+pub(crate) fn raw_clone(task: &'static Task) -> RawWaker {
+    raw(task, &TABLES[usize::from(task.is_other_side())])
+}
+
 /// # Safety
 /// `data` belongs to a waker that was made here.
 #[inline]
-unsafe fn task_of(data: *const ()) -> &'static Task {
+pub(crate) unsafe fn task_of(data: *const ()) -> &'static Task {
     // SAFETY: the pointer comes from a reference to a slot, which is never freed.
     unsafe { &*data.cast() }
 }
@@ -74,26 +82,10 @@ pub(crate) fn identity(executor: &Waker) -> Identity {
 
 /// The task of a waker, if the waker is one of ours.
 #[inline]
-pub(crate) fn task_behind(waker: &Waker) -> Option<&'static Task> {
+pub(super) fn task_behind(waker: &Waker) -> Option<&'static Task> {
     let is_ours = TABLES.as_ptr_range().contains(&(&raw const *waker.vtable()));
     // SAFETY: its table shows that it was made here.
     is_ours.then(|| unsafe { task_of(waker.data()) })
-}
-
-unsafe fn clone<const IS_HANDED: bool>(data: *const ()) -> RawWaker {
-    // SAFETY: the caller passes the data of a waker with this table.
-    let task = unsafe { task_of(data) };
-    if task.notes_stacks() && is_polled(task) {
-        task.note_await(IS_HANDED);
-    }
-    // SAFETY: the waker is a clone, or the waker of a poll.
-    match unsafe { task.share(|| is_in_poll(task), identity) } {
-        None => raw(task, &TABLES[usize::from(task.is_other_side())]),
-        Some(executors) => {
-            let executors = ManuallyDrop::new(executors);
-            RawWaker::new(executors.data(), executors.vtable())
-        }
-    }
 }
 
 /// Whether the current thread polls this task, and no other task inside it.
@@ -104,7 +96,7 @@ pub(crate) fn is_polled(task: &'static Task) -> bool {
 
 /// Whether the current thread polls this task, perhaps with other tasks inside it.
 #[inline]
-fn is_in_poll(task: &'static Task) -> bool {
+pub(crate) fn is_in_poll(task: &'static Task) -> bool {
     let mut polled = goroutine::known().and_then(Goroutine::polls);
     while let Some(inner) = polled {
         if core::ptr::eq(inner, task) {
