@@ -145,7 +145,8 @@ mod tests {
             assert_eq!(AtExit::of(wrong), None, "{wrong}");
         }
         for name in looked_up().map(BuiltIn::name) {
-            assert!(AtExit::EXPECTED.contains(&format!("{name},")), "{name} is not named");
+            let (_, names) = AtExit::EXPECTED.split_once("the names are ").unwrap();
+            assert!(names.split([',', ' ']).any(|known| known == name), "{name} is not named");
             assert!(AtExit::of(&format!("{name}:/tmp")).is_some());
         }
     }

@@ -43,8 +43,7 @@ pub(crate) fn name(profile: &BuiltIn) -> String {
     format!("{DELTA}{}", profile.name())
 }
 
-/// Writes the additions to the profile since its last request, and keeps the records that the client has
-/// then.
+/// Writes the additions to the profile since its last request, and keeps the records that the client has then.
 pub(crate) fn answer(
     worker: &mut Worker,
     profile: &'static BuiltIn,
@@ -52,11 +51,12 @@ pub(crate) fn answer(
     publish: bool,
     names: Names,
 ) -> Result<(), Failure> {
+    let subject = profile.profile().ok_or_else(capture::unknown_profile)?;
     worker.take_turn()?;
     if publish {
         capture::publish();
     }
-    let now = capture::take(&profile.profile())?;
+    let now = capture::take(&subject)?;
     let added = match &*last {
         Some(base) => now.since(base, Since::Accumulated),
         // The first request gets everything since the program began.

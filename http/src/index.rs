@@ -9,6 +9,7 @@ use rtprof_runtime::own_files;
 use rtprof_runtime::stack::{StackMode, stack_mode};
 use rtprof_trace_out::FlightRecorder;
 
+use crate::delta;
 use crate::html::{escaped, path_part};
 use crate::process::Process;
 
@@ -31,10 +32,10 @@ pub(crate) fn page(cmdline: bool) -> String {
     totals(&mut page);
     dropped(&mut page);
     page.push_str(PARAMETERS);
-    let deltas: Vec<String> = scraped_deltas().map(|profile| format!("delta_{}", profile.name())).collect();
+    let deltas: Vec<String> = scraped_deltas().map(delta::name).collect();
     let _ = writeln!(
         page,
-        "<p class=\"note\">For scrapers, what was added since they last asked: {}.</p>",
+        "<p class=\"note\">Scrapers ask for {}: what was added since they last did.</p>",
         deltas.join(", ")
     );
     page.push_str("</body></html>\n");
@@ -59,7 +60,7 @@ fn table(page: &mut String, cmdline: bool) {
          <a href=\"{cpu}?format=flamegraph&amp;seconds=5\">flame graph of the next 5 s</a> \
          <a href=\"{cpu}?format=top&amp;seconds=5\">top</a> \
          <a href=\"{cpu}?format=collapsed&amp;seconds=5\">collapsed</a></td>\
-         <td>{description}</td></tr>"
+         <td>CPU profile, for seconds= (30). {description}</td></tr>"
     );
     for (name, is_on, description) in [
         ("cmdline", cmdline, format!("The program and its arguments.{arguments}")),
@@ -83,7 +84,10 @@ fn table(page: &mut String, cmdline: bool) {
         ("symbol", true, "Names of addresses (0x..+0x..), for readers of a profile without names.".into()),
     ] {
         let shown = if is_on { format!("<a href=\"{name}\">{name}</a>") } else { name.to_owned() };
-        let _ = writeln!(page, "<tr><td></td><td>{shown}</td><td></td><td>{description}</td></tr>");
+        let _ = writeln!(
+            page,
+            "<tr><td></td><td>{shown}</td><td></td><td>CPU profile, for seconds= (30). {description}</td></tr>"
+        );
     }
     page.push_str("</tbody></table>\n");
 }

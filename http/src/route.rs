@@ -2,7 +2,7 @@
 
 use http::StatusCode;
 use percent_encoding::percent_decode_str;
-use rtprof_pprof_out::{BuiltIn, scraped_deltas};
+use rtprof_pprof_out::{BuiltIn, CPU, scraped_deltas};
 
 use crate::answer::Refusal;
 use crate::query::escapes_are_whole;
@@ -64,7 +64,7 @@ impl Route {
         Ok(match &*name {
             "" => Self::Index,
             "cmdline" => Self::Cmdline,
-            "profile" => Self::Profile,
+            name if name == CPU.name() => Self::Profile,
             "trace" => Self::Trace,
             "flight" => Self::Flight,
             "symbol" => Self::Symbol,

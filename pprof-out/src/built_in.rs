@@ -4,7 +4,7 @@
 //! A new profile is a row here, and a variant of `ProfileKind` if its values are computed in another way than those of the
 //! others.
 
-use rtprof_profiler::{contention, mem};
+use rtprof_profiler::{comments, contention, mem};
 use rtprof_runtime::counters::CountedProfile;
 use rtprof_runtime::snapshot as of_goroutines;
 
@@ -20,12 +20,12 @@ pub struct BuiltIn {
     /// Name and unit of each value. The order is Go's; readers rely on the position.
     pub(crate) sample_types: &'static [(&'static str, &'static str)],
     /// The index of the sample type that readers are told to show first. Without it they show the last one.
-    pub(crate) default_sample_type: Option<usize>,
+    pub(crate) told_first: Option<usize>,
     /// Whether scrapers can ask for what was added since they last did, as `delta_NAME`.
     pub(crate) has_scraped_delta: bool,
     pub(crate) source: Source,
-    /// Which losses concern it.
-    pub(crate) counted: CountedProfile,
+    /// Whose losses its comments name; `None` where they are not those of the hooks.
+    pub(crate) counted: Option<CountedProfile>,
 }
 
 /// Where the records of a built-in profile come from. `count` tells how many there are, without taking them.
@@ -45,7 +45,7 @@ const WAITS: &[(&str, &str)] = &[("contentions", "count"), ("delay", "nanosecond
 pub(crate) static ALLOCS: BuiltIn = BuiltIn {
     name: "allocs",
     description: "What was ever allocated, by the stack that did: heap, shown by alloc_space.",
-    default_sample_type: Some(heap::ALLOC_SPACE),
+    told_first: Some(heap::ALLOC_SPACE),
     has_scraped_delta: false,
     source: Source::Kept { take: || heap::take(&ALLOCS), count: || mem::snapshot().len() },
     ..HEAP
@@ -55,41 +55,41 @@ pub(crate) static BLOCK: BuiltIn = BuiltIn {
     name: "block",
     description: "Where threads waited for locks, channels and joins, and async tasks for anything that they await.",
     sample_types: WAITS,
-    default_sample_type: None,
+    told_first: None,
     has_scraped_delta: true,
     source: Source::Kept { take: waits::take_block, count: || contention::block_counts().len() },
-    counted: CountedProfile::Block,
+    counted: Some(CountedProfile::Block),
 };
 
 /// The CPU profile, whose endpoint is `profile`.
 pub static CPU: BuiltIn = BuiltIn {
     name: "profile",
-    description: "CPU profile, for seconds= (30): which code uses the processors.",
+    description: "Which code uses the processors.",
     sample_types: &[("samples", "count"), ("cpu", "nanoseconds")],
-    default_sample_type: None,
+    told_first: None,
     has_scraped_delta: false,
     source: Source::Sampled,
-    counted: CountedProfile::Cpu,
+    counted: None,
 };
 
 pub(crate) static GOROUTINE: BuiltIn = BuiltIn {
     name: "goroutine",
     description: "Where every thread and async task is, and what it waits for.",
     sample_types: &[("goroutine", "count")],
-    default_sample_type: None,
+    told_first: None,
     has_scraped_delta: false,
     source: Source::Asked { take: goroutines::take_all, count: of_goroutines::count },
-    counted: CountedProfile::Goroutine,
+    counted: Some(CountedProfile::Goroutine),
 };
 
 pub(crate) static GOROUTINE_LEAK: BuiltIn = BuiltIn {
     name: "goroutineleak",
     description: "Async tasks that wait for ever: an estimate, by wakers that are gone.",
     sample_types: &[("goroutineleak", "count")],
-    default_sample_type: None,
+    told_first: None,
     has_scraped_delta: false,
     source: Source::Asked { take: goroutines::take_leaked, count: of_goroutines::count_leaked },
-    counted: CountedProfile::Goroutine,
+    counted: None,
 };
 
 pub(crate) static HEAP: BuiltIn = BuiltIn {
@@ -101,33 +101,33 @@ pub(crate) static HEAP: BuiltIn = BuiltIn {
         ("inuse_objects", "count"),
         ("inuse_space", "bytes"),
     ],
-    default_sample_type: Some(heap::INUSE_SPACE),
+    told_first: Some(heap::INUSE_SPACE),
     has_scraped_delta: true,
     source: Source::Kept { take: || heap::take(&HEAP), count: || mem::snapshot().len() },
-    counted: CountedProfile::Heap,
+    counted: Some(CountedProfile::Heap),
 };
 
 pub(crate) static MUTEX: BuiltIn = BuiltIn {
     name: "mutex",
     description: "Who made others wait: the stacks that unlocked contended locks, with all the time waited for them.",
     sample_types: WAITS,
-    default_sample_type: None,
+    told_first: None,
     has_scraped_delta: true,
     source: Source::Kept { take: waits::take_mutex, count: || contention::mutex_counts().len() },
-    counted: CountedProfile::Mutex,
+    counted: Some(CountedProfile::Mutex),
 };
 
 pub(crate) static THREAD_CREATE: BuiltIn = BuiltIn {
     name: "threadcreate",
     description: "Who created threads.",
     sample_types: &[("threadcreate", "count")],
-    default_sample_type: None,
+    told_first: None,
     has_scraped_delta: false,
     source: Source::Kept { take: counts::of_threads, count: counts::threads_created },
-    counted: CountedProfile::ThreadCreate,
+    counted: Some(CountedProfile::ThreadCreate),
 };
 
-/// All of them.
+/// All of them, by name.
 pub(crate) static TABLE: [&BuiltIn; 8] =
     [&ALLOCS, &BLOCK, &CPU, &GOROUTINE, &GOROUTINE_LEAK, &HEAP, &MUTEX, &THREAD_CREATE];
 
@@ -166,12 +166,22 @@ impl BuiltIn {
         }
     }
 
+    /// Returns comments for the reader: why the profile may be empty, what was lost.
+    pub(crate) fn comments(&self) -> Vec<String> {
+        self.counted.map(comments::of).unwrap_or_default()
+    }
+
     /// Returns how many records there are now.
     pub(crate) fn count(&self) -> usize {
         match self.source {
             Source::Kept { count, .. } | Source::Asked { count, .. } => count(),
             Source::Sampled => 0,
         }
+    }
+
+    /// Whether [`lookup`](crate::lookup) finds it.
+    pub(crate) fn is_looked_up(&self) -> bool {
+        !matches!(self.source, Source::Sampled)
     }
 
     /// Whether `debug=2` writes goroutines one by one.
@@ -181,7 +191,7 @@ impl BuiltIn {
 
     /// Returns the index in [`sample_types`](Self::sample_types) of the type that `go tool pprof` shows first.
     pub fn shown_first(&self) -> usize {
-        self.default_sample_type.unwrap_or(self.sample_types.len() - 1)
+        self.told_first.unwrap_or(self.sample_types.len() - 1)
     }
 }
 
@@ -193,7 +203,7 @@ impl PartialEq for BuiltIn {
 
 /// Returns the profiles that [`lookup`](crate::lookup) finds, in the order of their names.
 pub fn looked_up() -> impl Iterator<Item = &'static BuiltIn> {
-    TABLE.into_iter().filter(|profile| !matches!(profile.source, Source::Sampled))
+    TABLE.into_iter().filter(|profile| profile.is_looked_up())
 }
 
 /// Returns the profiles of which scrapers can ask for what was added since they last did, as `delta_NAME`.

@@ -2,7 +2,6 @@
 
 use std::cmp::Reverse;
 
-use rtprof_profiler::comments;
 use rtprof_profiler::contention::{self, BlockCount};
 use rtprof_runtime::clock;
 use rtprof_runtime::labels;
@@ -46,7 +45,7 @@ fn take(
         ticks_per_second: clock::ticks_per_second(),
         fraction: contention::set_mutex_profile_fraction(-1),
     };
-    Snapshot::new(kind, records, comments::of(of.counted))
+    Snapshot::new(kind, records, of.comments())
 }
 
 /// Sorts by delay, longest first. Records of equal delay keep the profiler's order, newest stack first.

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 
-use rtprof_profiler::comments;
 use rtprof_runtime::modules::CaptureSpan;
 use rtprof_runtime::thread_create::{self, ThreadCount};
 
@@ -59,7 +58,7 @@ pub(crate) fn of_threads() -> Snapshot {
         Record::of_kept(stack, Leaf::Hooks, [i64::try_from(created).unwrap_or(i64::MAX), 0])
     };
     let records = counts.into_iter().map(record).collect();
-    Snapshot::new(ProfileKind::Count { of: &THREAD_CREATE }, records, comments::of(THREAD_CREATE.counted))
+    Snapshot::new(ProfileKind::Count { of: &THREAD_CREATE }, records, THREAD_CREATE.comments())
 }
 
 #[cfg(test)]

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 
-use rtprof_profiler::comments;
 use rtprof_runtime::labels::{self, LabelSetId};
 use rtprof_runtime::modules::CaptureSpan;
 use rtprof_runtime::snapshot::{self, GoroutineKind, Recorded};
@@ -21,17 +20,23 @@ pub(crate) fn take_all() -> Snapshot {
     task::ask_for_executor_tasks();
     let each = snapshot::take();
     let (records, comments) = (counted(&each, |_| None), comments(&each));
-    of(&GOROUTINE, each, records, comments)
+    snapshot_of(&GOROUTINE, each, records, comments)
 }
 
 /// Takes a snapshot of the tasks that appear to wait for ever, by stack, labels and name.
 pub(crate) fn take_leaked() -> Snapshot {
     let each = snapshot::leaked_tasks();
     let records = counted(&each, |task| Some(task.title()));
-    of(&GOROUTINE_LEAK, each, records, vec![of_leaks()])
+    snapshot_of(&GOROUTINE_LEAK, each, records, vec![of_leaks()])
 }
 
-fn of(of: &'static BuiltIn, each: Vec<Recorded>, records: Vec<Record>, comments: Vec<String>) -> Snapshot {
+/// Returns the snapshot of goroutines that also stand there one by one.
+fn snapshot_of(
+    of: &'static BuiltIn,
+    each: Vec<Recorded>,
+    records: Vec<Record>,
+    comments: Vec<String>,
+) -> Snapshot {
     Snapshot { goroutines: Some(each.into()), ..Snapshot::new(ProfileKind::Count { of }, records, comments) }
 }
 
@@ -40,7 +45,7 @@ const TOLD: usize = 20;
 
 /// Returns the comments of the profile, and what the kernel says of threads without a stack.
 fn comments(each: &[Recorded]) -> Vec<String> {
-    let mut comments = comments::of(GOROUTINE.counted);
+    let mut comments = GOROUTINE.comments();
     let silent = || each.iter().filter_map(|goroutine| Some((goroutine, goroutine.kernel.as_ref()?)));
     for (goroutine, kernel) in silent().take(TOLD) {
         let (id, name) = (goroutine.thread_id, goroutine.title());

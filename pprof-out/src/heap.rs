@@ -2,7 +2,6 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use rtprof_profiler::comments;
 use rtprof_profiler::{mem, rate};
 use rtprof_runtime::labels;
 use rtprof_symbols::hash::stack_hash;
@@ -32,7 +31,7 @@ pub(crate) fn take(of: &'static BuiltIn) -> Snapshot {
     };
     let records = buckets.map(record).collect();
     let kind = ProfileKind::Heap { of, rate: rate::mem_profile_rate() };
-    Snapshot::new(kind, records, comments::of(of.counted))
+    Snapshot::new(kind, records, of.comments())
 }
 
 fn size_and_rate(record: &Record) -> (usize, usize) {

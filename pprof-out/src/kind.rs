@@ -101,7 +101,7 @@ impl ProfileKind {
 
     /// Returns the sample type that a reader should show first; empty for the last one.
     pub(crate) fn default_sample_type(&self) -> &'static str {
-        let default = |of: &'static BuiltIn| Some(of.sample_types[of.default_sample_type?].0);
+        let default = |of: &'static BuiltIn| Some(of.sample_types[of.told_first?].0);
         self.built_in().and_then(default).unwrap_or("")
     }
 

@@ -218,9 +218,9 @@ impl Profile {
 }
 
 impl BuiltIn {
-    /// Returns a handle to the profile.
-    pub fn profile(&'static self) -> Profile {
-        Profile(Arc::new(Definition::BuiltIn(self)))
+    /// Returns a handle to the profile; `None` for one that is sampled over a time.
+    pub fn profile(&'static self) -> Option<Profile> {
+        self.is_looked_up().then(|| Profile(Arc::new(Definition::BuiltIn(self))))
     }
 }
 

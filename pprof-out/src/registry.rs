@@ -14,7 +14,8 @@ static PROFILES: ForkMutex<BTreeMap<String, Profile>> = ForkMutex::new(BTreeMap:
 pub(crate) fn registry() -> Option<ForkMutexGuard<'static, BTreeMap<String, Profile>>> {
     let mut profiles = PROFILES.lock()?;
     if profiles.is_empty() {
-        profiles.extend(looked_up().map(|profile| (profile.name().to_owned(), profile.profile())));
+        let built_in = looked_up().filter_map(BuiltIn::profile);
+        profiles.extend(built_in.map(|profile| (profile.name().to_owned(), profile)));
     }
     Some(profiles)
 }
@@ -30,7 +31,7 @@ pub(crate) fn registry() -> Option<ForkMutexGuard<'static, BTreeMap<String, Prof
 pub fn lookup(name: &str) -> Option<Profile> {
     match registry() {
         Some(profiles) => profiles.get(name).cloned(),
-        None => looked_up().find(|profile| profile.name() == name).map(BuiltIn::profile),
+        None => looked_up().find(|profile| profile.name() == name).and_then(BuiltIn::profile),
     }
 }
 
@@ -38,7 +39,7 @@ pub fn lookup(name: &str) -> Option<Profile> {
 pub fn profiles() -> Vec<Profile> {
     match registry() {
         Some(profiles) => profiles.values().cloned().collect(),
-        None => looked_up().map(BuiltIn::profile).collect(),
+        None => looked_up().filter_map(BuiltIn::profile).collect(),
     }
 }
 
@@ -50,7 +51,7 @@ mod tests {
     #[test]
     fn built_in_profiles_are_there() {
         let names: Vec<String> = profiles().iter().map(|p| p.name().to_owned()).collect();
-        assert!(names.is_sorted());
+        assert!(names.is_sorted() && looked_up().is_sorted_by_key(BuiltIn::name));
         for name in ["allocs", "block", "goroutine", "goroutineleak", "heap", "mutex", "threadcreate"] {
             assert!(names.iter().any(|n| n == name), "{names:?}");
             let profile = lookup(name).unwrap();
