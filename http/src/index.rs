@@ -86,7 +86,7 @@ fn table(page: &mut String, cmdline: bool) {
         let shown = if is_on { format!("<a href=\"{name}\">{name}</a>") } else { name.to_owned() };
         let _ = writeln!(
             page,
-            "<tr><td></td><td>{shown}</td><td></td><td>CPU profile, for seconds= (30). {description}</td></tr>"
+            "<tr><td></td><td>{shown}</td><td></td><td>{description}</td></tr>"
         );
     }
     page.push_str("</tbody></table>\n");
@@ -289,5 +289,28 @@ mod tests {
         assert!(page.contains("heap?format=flamegraph&amp;seconds=5"));
         assert!(!page.contains("%3C%2Fb%3E?format=flamegraph&amp;seconds"));
         own.remove(1);
+    }
+
+    #[test]
+    fn every_row_has_its_description() {
+        let page = page(true);
+        let (_, rows) = page.split_once("<tbody>").unwrap();
+        let (rows, _) = rows.split_once("</tbody>").unwrap();
+        let descriptions: Vec<&str> = rows
+            .split_terminator("</td></tr>")
+            .filter_map(|row| Some(row.rsplit_once("<td>")?.1))
+            .collect();
+        for (name, description) in [
+            (CPU.name(), "CPU profile, for seconds= (30)."),
+            ("cmdline", "The program and its arguments."),
+            ("trace", "Execution trace, for seconds= (1)."),
+            ("flight", "Execution trace of the last seconds,"),
+            ("symbol", "Names of addresses"),
+        ] {
+            let matches: Vec<_> = descriptions.iter().filter(|text| text.starts_with(description)).collect();
+            assert_eq!(matches.len(), 1, "{name}: {descriptions:#?}");
+        }
+        let distinct: std::collections::HashSet<_> = descriptions.iter().collect();
+        assert_eq!(distinct.len(), descriptions.len(), "{descriptions:#?}");
     }
 }
