@@ -3,10 +3,16 @@
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use tokio::sync::{mpsc, oneshot};
+
+/// How long a client may take no piece before its answer is given up.
+pub(crate) const STALL: Duration = Duration::from_secs(10);
+/// The maximum length of a piece; exports write pieces of this length.
+pub(crate) const MAX_PIECE: usize = 64 << 10;
 
 /// The body of an answer: complete, or in pieces as a capture writes them. Dropping the body before its end ends the
 /// capture.
@@ -24,7 +30,7 @@ enum Inner {
 struct Stream {
     pieces: mpsc::Receiver<Piece>,
     /// Receives a message when the server has taken the last piece.
-    taken: Option<oneshot::Sender<()>>,
+    delivered: Option<oneshot::Sender<()>>,
 }
 
 /// A message from a capture.
@@ -40,10 +46,10 @@ impl Body {
         Self(Inner::Whole(Some(bytes.into())))
     }
 
-    /// Makes a body of the pieces that arrive in the channel. A message is sent to `taken` when the server has taken
-    /// the last piece; `taken` is dropped if that never happens.
-    pub(crate) fn stream(pieces: mpsc::Receiver<Piece>, taken: oneshot::Sender<()>) -> Self {
-        Self(Inner::Stream(Stream { pieces, taken: Some(taken) }))
+    /// Makes a body of the pieces that arrive in the channel. A message is sent to `delivered` when the server has taken
+    /// the last piece; `delivered` is dropped if that never happens.
+    pub(crate) fn stream(pieces: mpsc::Receiver<Piece>, delivered: oneshot::Sender<()>) -> Self {
+        Self(Inner::Stream(Stream { pieces, delivered: Some(delivered) }))
     }
 
     /// Makes an empty body of unknown length: the answer to a HEAD whose GET would capture.
@@ -72,9 +78,9 @@ impl http_body::Body for Body {
         let error = match piece {
             Some(Piece::Bytes(bytes)) => return Poll::Ready(Some(Ok(Frame::data(bytes)))),
             Some(Piece::End) => {
-                if let Some(taken) = stream.taken.take() {
+                if let Some(delivered) = stream.delivered.take() {
                     // The receiver is gone if the server is being shut down.
-                    let _ = taken.send(());
+                    let _ = delivered.send(());
                 }
                 self.0 = Inner::Ended;
                 return Poll::Ready(None);

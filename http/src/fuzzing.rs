@@ -3,11 +3,16 @@
 use http::Request;
 use http::header::{HeaderName, HeaderValue};
 
-use crate::query::Query;
-use crate::request::{self, Asked, CpuAsked, Limits, RequestedProfile};
-use crate::route::Route;
-use crate::symbol::Words;
-use crate::{answer, guard};
+use crate::answer;
+use crate::endpoints::symbol::Words;
+use crate::request::cpu::CpuRequest;
+use crate::request::guard;
+use crate::request::limits::Limits;
+use crate::request::names::Names;
+use crate::request::profile::{ProfileRequest, RequestedProfile};
+use crate::request::query::Query;
+use crate::request::route::Route;
+use crate::request::trace::{self, TraceRequest};
 
 /// Parses a request: the first line is its target, each further line a header. Whatever is refused becomes an answer.
 pub fn request(bytes: &[u8]) {
@@ -39,12 +44,11 @@ pub fn request(bytes: &[u8]) {
             sample_types: &["alloc_objects", "alloc_space"],
             default_sample_type: 1,
         };
-        answered(Asked::of(&query, &profile, limits).map(drop));
-        answered(CpuAsked::of(&query, limits).map(drop));
-        answered(request::trace_seconds(&query, limits).map(drop));
-        answered(request::trace_format(&query).map(drop));
-        answered(request::cpu_hz(&query).map(drop));
-        answered(request::names(&query, limits).map(drop));
+        answered(ProfileRequest::of(&query, &profile, limits).map(drop));
+        answered(CpuRequest::of(&query, limits).map(drop));
+        answered(TraceRequest::of(&query, limits).map(drop));
+        answered(trace::format(&query).map(drop));
+        answered(Names::of(&query, limits).map(drop));
     }
 }
 

@@ -16,7 +16,7 @@ use rtprof_runtime::{process, task};
 use rtprof_trace_out::{FlightRecorder, Options};
 
 use crate::at_exit::AtExit;
-use crate::listen::ReachedByOthers;
+use crate::serve::listen::ReachedByOthers;
 use crate::{Config, Server, serve_with};
 
 const SWITCH: &str = "RTPROF";

@@ -48,40 +48,19 @@
 
 mod answer;
 mod at_exit;
-mod bell;
 mod body;
-mod budget;
-mod capture;
-mod coding;
 mod config;
-mod connection;
-mod cpu;
-mod delta;
-mod descriptor;
-mod engine;
-mod flame_graph;
+mod endpoints;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;
-mod guard;
 mod handler;
-mod html;
-mod index;
 mod init;
-mod listen;
-mod names;
-mod process;
-mod query;
-mod reactor;
 mod request;
-mod route;
 #[cfg(feature = "axum")]
 mod router;
-mod server;
-mod socket;
-mod symbol;
-mod trace;
-mod worker;
+mod serve;
+mod work;
 
 pub use body::Body;
 pub use config::Config;
@@ -89,4 +68,4 @@ pub use handler::{Handler, handle};
 pub use init::{InitError, init};
 #[cfg(feature = "axum")]
 pub use router::router;
-pub use server::{Server, serve, serve_with};
+pub use serve::server::{Server, serve, serve_with};

@@ -32,15 +32,11 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 use crate::answer::Refusal;
-use crate::body::{Body, Piece};
-use crate::budget::{Account, Budget};
-use crate::engine::Link;
-use crate::handler::CapturePermit;
+use crate::body::{Body, MAX_PIECE, Piece, STALL};
+use crate::work::budget::{Account, Budget};
+use crate::work::engine::Link;
+use crate::work::permits::Permit;
 
-/// How long a client may take no piece before the worker ends.
-pub(crate) const STALL: Duration = Duration::from_secs(10);
-/// The maximum length of a piece; exports write pieces of this length.
-pub(crate) const PIECE: usize = 64 << 10;
 /// The first and the longest step of a wait; each step is twice as long as the previous one.
 const STEPS: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
 /// The maximum number of pieces that wait for the client; 1 MiB in total.
@@ -60,7 +56,7 @@ pub(crate) struct Worker {
     budget: Arc<Budget>,
     /// The account of the work since the worker first had the turn.
     account: Option<Account>,
-    permit: Option<CapturePermit>,
+    permit: Option<Permit>,
     /// Whether the last piece was sent.
     has_ended: bool,
 }
@@ -90,7 +86,7 @@ impl From<io::Error> for Failure {
 /// written everything.
 pub(crate) async fn answer(
     link: &Link,
-    permit: CapturePermit,
+    permit: Permit,
     job: impl FnOnce(&mut Worker) -> Result<(), Failure> + Send + 'static,
 ) -> Result<Response<Body>, Refusal> {
     let (sender, pieces) = mpsc::channel(WAITING);
@@ -313,7 +309,7 @@ fn wait_for<T>(
 impl Write for Worker {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.settle();
-        let bytes = &bytes[..bytes.len().min(PIECE)];
+        let bytes = &bytes[..bytes.len().min(MAX_PIECE)];
         self.send(Piece::Bytes(Bytes::copy_from_slice(bytes)))?;
         Ok(bytes.len())
     }

@@ -6,11 +6,11 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use mio::net::TcpListener;
 
 use crate::Config;
-use crate::connection;
-use crate::engine::{self, Engine};
 use crate::handler::Handler;
-use crate::listen;
-use crate::reactor::Reactor;
+use crate::serve::connection;
+use crate::serve::listen;
+use crate::serve::reactor::Reactor;
+use crate::work::engine::{self, Engine};
 
 /// A running server. A dropped server runs on for as long as the process does; [`shutdown`](Self::shutdown) ends it. So does a
 /// program that closes descriptors which it has not opened; a message on standard error says so.

@@ -10,7 +10,7 @@ use rtprof_runtime::hook;
 
 use crate::answer;
 use crate::body::Body;
-use crate::query::Query;
+use crate::request::query::Query;
 
 /// How a trace is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,21 +10,12 @@ use std::io;
 use std::task::Poll;
 use std::time::Duration;
 
-use rtprof_pprof_out::{CpuCapture, NameSearch, Snapshot, Symbolization};
+use rtprof_pprof_out::{CpuCapture, NameSearch, Snapshot};
 use tokio::sync::oneshot::{self, error::TryRecvError};
 
-use crate::worker::Worker;
-
-/// The names that an answer should have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Names {
-    /// Addresses only (`symbolize=none`).
-    None,
-    /// The names that are found in time.
-    InTime,
-    /// All names that can be found, however long that takes (`symbolize=full`).
-    All,
-}
+use crate::request::names::Names;
+use crate::request::profile::Form;
+use crate::work::worker::Worker;
 
 /// How long an answer waits for names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,13 +27,6 @@ pub(crate) enum Patience {
 }
 
 impl Names {
-    pub(crate) fn symbolization(self) -> Symbolization {
-        match self {
-            Self::None => Symbolization::None,
-            Self::InTime | Self::All => Symbolization::Known,
-        }
-    }
-
     /// Returns how long a profile waits that a program requests, with or without `seconds=`.
     pub(crate) fn patience(self, after_seconds: bool) -> Patience {
         match self {
@@ -50,6 +34,24 @@ impl Names {
             Self::InTime if after_seconds => Patience::For(AFTER_SECONDS),
             Self::InTime => Patience::For(SCRAPE),
             Self::All => Patience::UntilFound,
+        }
+    }
+}
+
+impl Form {
+    /// Returns how long an answer in this form waits for names, after `seconds=` or without.
+    pub(crate) fn patience(self, after_seconds: bool) -> Patience {
+        match self {
+            Self::Proto(names) => names.patience(after_seconds),
+            Self::Text(Names::None) | Self::Dump(Names::None) | Self::Groups(Names::None) => {
+                Patience::Nothing
+            }
+            Self::Text(_)
+            | Self::Dump(_)
+            | Self::Groups(_)
+            | Self::Collapsed(_)
+            | Self::Top(_)
+            | Self::FlameGraph(_) => Patience::UntilFound,
         }
     }
 }
@@ -98,15 +100,15 @@ pub(crate) struct Searching {
 impl Searching {
     /// Begins the search for the names of `unnamed`.
     pub(crate) fn begin(unnamed: &impl Unnamed) -> Self {
-        let (told, found) = oneshot::channel();
+        let (sender, found) = oneshot::channel();
         // Fails if the client is gone.
-        let search = unnamed.find_names(move || _ = told.send(()));
+        let search = unnamed.find_names(move || _ = sender.send(()));
         Self { search, found }
     }
 
     fn begin_urgently(unnamed: &impl Unnamed) -> Self {
-        let (told, found) = oneshot::channel();
-        let search = unnamed.find_names_urgently(move || _ = told.send(()));
+        let (sender, found) = oneshot::channel();
+        let search = unnamed.find_names_urgently(move || _ = sender.send(()));
         Self { search, found }
     }
 
@@ -118,7 +120,6 @@ impl Searching {
                 let at_first = limit / 2;
                 if worker.wait_for(at_first, &mut self.found)?.is_none() {
                     // The cores are busy. The first profile of a busy service, without names, would be of no use.
-                    worker.take_turn()?;
                     let mut urgent = Self::begin_urgently(unnamed);
                     let mut has_ended = || {
                         [&mut self.found, &mut urgent.found]

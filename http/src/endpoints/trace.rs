@@ -1,7 +1,6 @@
 //! Records a trace and streams it to the client, or the window of the flight recorder. Go: `pprof.Trace`.
 
 use std::io::{self, Read, Write};
-use std::time::Duration;
 
 use http::{Response, StatusCode};
 use rtprof_pprof_out::Symbolization;
@@ -9,8 +8,9 @@ use rtprof_trace_out::{FlightRecorder, Format, Options, Reader, TraceError};
 
 use crate::answer::Refusal;
 use crate::body::Body;
-use crate::coding::Coding;
-use crate::worker::{Failure, Worker};
+use crate::request::coding::Coding;
+use crate::request::trace::TraceRequest;
+use crate::work::worker::{Failure, Worker};
 
 /// Returns the file name under which a client saves a trace.
 fn name(format: Format) -> &'static str {
@@ -26,17 +26,12 @@ fn flight_name(format: Format) -> String {
 }
 
 /// Records a trace of this length and writes it while it is recorded. The trace ends when the client goes away.
-pub(crate) fn answer(
-    worker: &mut Worker,
-    length: Duration,
-    options: Options,
-    coding: Coding,
-) -> Result<(), Failure> {
+pub(crate) fn answer(worker: &mut Worker, request: TraceRequest, coding: Coding) -> Result<(), Failure> {
     worker.take_turn()?;
-    let name = name(options.format);
-    let mut reader = Reader::start_with(options).map_err(refused)?;
+    let name = name(request.format);
+    let mut reader = Reader::start_with(options(request)).map_err(refused)?;
     worker.begin_waiting(move |body| coding.attachment(name, body))?;
-    reader.stop_after(length);
+    reader.stop_after(request.length);
     reader.stop_when(worker.is_gone());
     coding.write(worker, |w| Ok(copy(&mut reader, w)?))
 }
@@ -104,9 +99,10 @@ fn refused(error: TraceError) -> Refusal {
     Refusal::internal(format!("Could not enable tracing: {reason}"))
 }
 
-/// Returns the options of the recording in this format; with CPU samples if a rate is given. A thread that gives way to
-/// the program finds the function names, and the reader of the trace waits for them.
-pub(crate) fn options(format: Format, startup_frames: bool, cpu_hz: Option<u32>) -> Options {
+/// Returns the options of the recording. A thread that gives way to the program finds the function names, and the reader
+/// of the trace waits for them.
+fn options(request: TraceRequest) -> Options {
+    let TraceRequest { format, startup_frames, cpu_hz, .. } = request;
     let cpu_hz = cpu_hz.unwrap_or(0);
     let symbolization = Symbolization::Background;
     Options { format, symbolization, startup_frames, cpu_hz, ..Options::default() }

@@ -27,8 +27,8 @@ use std::time::Duration;
 use mio::event::{Event, Source};
 use mio::{Events, Interest, Registry, Token};
 
-use crate::bell::Bell;
-use crate::descriptor::{Owned, Socket};
+use crate::serve::bell::Bell;
+use crate::serve::descriptor::{Owned, Socket};
 
 /// The longest time until the thread notices that its descriptor is gone.
 const LOOK: Duration = Duration::from_secs(2);
@@ -58,12 +58,12 @@ struct Shared {
     has_ended: AtomicBool,
 }
 
-/// What is known of a socket.
+/// Whether a socket is ready.
 #[derive(Default)]
-struct Readiness(Mutex<Known>);
+struct Readiness(Mutex<State>);
 
 #[derive(Default)]
-struct Known {
+struct State {
     /// For each [`Wanted`], whether there was an event that no attempt has used up.
     is_ready: [bool; 3],
     /// For each [`Wanted`], the task that waits for it: one task uses a socket.
@@ -185,35 +185,35 @@ impl Readiness {
             has_failed || event.is_writable() || event.is_write_closed(),
             has_end,
         ];
-        let mut known = locked(&self.0);
-        for (known, is_ready) in known.is_ready.iter_mut().zip(is_ready) {
+        let mut state = locked(&self.0);
+        for (known, is_ready) in state.is_ready.iter_mut().zip(is_ready) {
             *known |= is_ready;
         }
-        let waiting = is_ready.iter().zip(&mut known.waiting).filter(|(is_ready, _)| **is_ready);
+        let waiting = is_ready.iter().zip(&mut state.waiting).filter(|(is_ready, _)| **is_ready);
         let woken: Vec<Waker> = waiting.filter_map(|(_, waiting)| waiting.take()).collect();
-        drop(known);
+        drop(state);
         woken.into_iter().for_each(Waker::wake);
     }
 
     /// Ends all waits, now and later.
     fn end(&self) {
-        let mut known = locked(&self.0);
-        known.has_ended = true;
-        let woken = std::mem::take(&mut known.waiting);
-        drop(known);
+        let mut state = locked(&self.0);
+        state.has_ended = true;
+        let woken = std::mem::take(&mut state.waiting);
+        drop(state);
         woken.into_iter().flatten().for_each(Waker::wake);
     }
 
     /// Waits for an event. Fails if the thread has ended.
     fn poll(&self, wanted: Wanted, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let mut known = locked(&self.0);
-        if known.has_ended {
+        let mut state = locked(&self.0);
+        if state.has_ended {
             return Poll::Ready(Err(io::Error::other("the server has ended")));
         }
-        if known.is_ready[wanted as usize] {
+        if state.is_ready[wanted as usize] {
             return Poll::Ready(Ok(()));
         }
-        known.waiting[wanted as usize] = Some(context.waker().clone());
+        state.waiting[wanted as usize] = Some(context.waker().clone());
         Poll::Pending
     }
 

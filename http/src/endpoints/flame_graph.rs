@@ -8,11 +8,11 @@ use rtprof_runtime::hook::{self, Untracked};
 use rtprof_runtime::own_files;
 use serde_json::{Value, json};
 
-use crate::html;
-use crate::worker::PIECE;
+use crate::body::MAX_PIECE;
+use crate::endpoints::html;
 
 /// The page, with placeholders for the title and the profile.
-const TEMPLATE: &str = include_str!("pages/flamegraph.html");
+const TEMPLATE: &str = include_str!("../pages/flamegraph.html");
 const PROFILE: &str = "{{profile}}";
 const TITLE: &str = "{{title}}";
 const PROGRAM: &str = "{{program}}";
@@ -20,7 +20,7 @@ const PROGRAM: &str = "{{program}}";
 /// The beginning of the visible part.
 const BODY: &str = "<body>\n";
 /// The content shown while the profile is being recorded, with a placeholder for the length of the recording.
-const RECORDING: &str = include_str!("pages/recording.html");
+const RECORDING: &str = include_str!("../pages/recording.html");
 const LENGTH: &str = "{{length}}";
 /// Hides that content. (A script would first have to find it.)
 const RECORDED: &str = "<style>#recording { display: none; }</style>\n";
@@ -102,7 +102,7 @@ impl Page {
 
     fn write_body(&self, w: &mut dyn Write) -> io::Result<()> {
         let workspace = hook::workspace();
-        let mut w = BufWriter::with_capacity(PIECE, Lifted(w, &workspace));
+        let mut w = BufWriter::with_capacity(MAX_PIECE, Lifted(w, &workspace));
         let body = &TEMPLATE[head().len()..];
         let (before, after) = body.split_once(PROFILE).expect("the template has a place for the profile");
         w.write_all(filled(before, &self.title).as_bytes())?;

@@ -16,7 +16,7 @@ mod linux {
     use mio::unix::SourceFd;
 
     use super::{Registry, Token, io};
-    use crate::descriptor::Owned;
+    use crate::serve::descriptor::Owned;
 
     /// A connection of which one end is registered. A program may have closed both and the poll's descriptor, and have one of
     /// its own polls in its place: there the end is not registered.

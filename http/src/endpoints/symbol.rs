@@ -10,13 +10,25 @@ use http_body_util::BodyExt as _;
 use rtprof_pprof_out::{NameSearch, Symbolization, find_function_names, function_names};
 use rtprof_runtime::hook;
 
-use crate::names::Unnamed;
-use crate::worker::PIECE;
+use crate::answer;
+use crate::body::MAX_PIECE;
+use crate::work::name_search::{self, Patience, Unnamed};
+use crate::work::worker::{Failure, Worker};
 
 /// The maximum length of a body; about 50,000 addresses.
 const MAX_BODY: usize = 1 << 20;
 /// The maximum length of a word, as in Go, whose reader has a buffer of this size.
 const MAX_WORD: usize = 4096;
+
+/// Writes the names of addresses.
+pub(crate) fn answer(worker: &mut Worker, words: Words) -> Result<(), Failure> {
+    worker.take_turn()?;
+    let addresses = words.addresses();
+    name_search::find(worker, &addresses, Patience::UntilFound)?;
+    let named = addresses.named();
+    worker.begin(|body| answer::of_type(answer::TEXT, body))?;
+    Ok(named.write(worker)?)
+}
 
 /// The part of a request's body that was read, and the reason why the rest was not.
 pub(crate) struct Words {
@@ -95,25 +107,26 @@ impl Unnamed for Addresses {
 
 impl Addresses {
     /// Resolves the addresses to the names that are known.
-    pub(crate) fn named(self) -> Found {
+    fn named(self) -> NamedAddresses {
         let _workspace = hook::workspace();
         let names = function_names(&self.addresses, Symbolization::Known);
         let named = |(address, name): (usize, Option<_>)| Some((address, name?));
-        Found { names: self.addresses.into_iter().zip(names).filter_map(named).collect(), error: self.error }
+        let names = self.addresses.into_iter().zip(names).filter_map(named).collect();
+        NamedAddresses { names, error: self.error }
     }
 }
 
-/// The result of a request: names, and the error of reading.
-pub(crate) struct Found {
+/// Addresses with the names that are known, and the error of reading the request.
+struct NamedAddresses {
     /// The names are shared, so that an answer of many megabytes takes little memory until it is written.
     names: Vec<(usize, Arc<str>)>,
     error: Option<String>,
 }
 
-impl Found {
+impl NamedAddresses {
     /// Writes a line that says that names are available, then a line for each address that has a name.
-    pub(crate) fn write(&self, w: &mut dyn Write) -> io::Result<()> {
-        let mut w = BufWriter::with_capacity(PIECE, w);
+    fn write(&self, w: &mut dyn Write) -> io::Result<()> {
+        let mut w = BufWriter::with_capacity(MAX_PIECE, w);
         w.write_all(b"num_symbols: 1\n")?;
         for (address, name) in &self.names {
             writeln!(w, "{address:#x} {name}")?;
@@ -149,18 +162,18 @@ mod tests {
         std::hint::black_box(1)
     }
 
-    fn answer(words: Words) -> String {
+    fn text_for(words: Words) -> String {
         let mut text = Vec::new();
         let addresses = words.addresses();
-        let (told, found) = std::sync::mpsc::channel();
-        let _search = addresses.find_names(move || told.send(()).unwrap());
+        let (sender, found) = std::sync::mpsc::channel();
+        let _search = addresses.find_names(move || sender.send(()).unwrap());
         found.recv().unwrap();
         addresses.named().write(&mut text).unwrap();
         String::from_utf8(text).unwrap()
     }
 
-    fn asked(bytes: impl Into<Vec<u8>>) -> String {
-        answer(Words { bytes: bytes.into(), error: None })
+    fn names_of(bytes: impl Into<Vec<u8>>) -> String {
+        text_for(Words { bytes: bytes.into(), error: None })
     }
 
     #[test]
@@ -194,11 +207,11 @@ mod tests {
     fn names_come_back_with_their_addresses() {
         assert_eq!(known(), 1);
         let here = known as fn() -> usize as usize;
-        let line = format!("{here:#x} rtprof_http::symbol::tests::known\n");
-        assert_eq!(asked(format!("{here:#x}")), format!("num_symbols: 1\n{line}"));
-        assert_eq!(asked(format!("{here}+0x1+junk+{here:#X}+")), format!("num_symbols: 1\n{line}{line}"));
+        let line = format!("{here:#x} rtprof_http::endpoints::symbol::tests::known\n");
+        assert_eq!(names_of(format!("{here:#x}")), format!("num_symbols: 1\n{line}"));
+        assert_eq!(names_of(format!("{here}+0x1+junk+{here:#X}+")), format!("num_symbols: 1\n{line}{line}"));
         for nothing in ["", "+", "+++", "0x0+0", "nothing of the kind"] {
-            assert_eq!(asked(nothing), "num_symbols: 1\n", "{nothing}");
+            assert_eq!(names_of(nothing), "num_symbols: 1\n", "{nothing}");
         }
     }
 
@@ -207,10 +220,10 @@ mod tests {
         let here = known as fn() -> usize as usize;
         let long = format!("{here}+{}+{here}", "1".repeat(5000));
         let expected = format!(
-            "num_symbols: 1\n{here:#x} rtprof_http::symbol::tests::known\nreading request: bufio: buffer full\n"
+            "num_symbols: 1\n{here:#x} rtprof_http::endpoints::symbol::tests::known\nreading request: bufio: buffer full\n"
         );
-        assert_eq!(asked(long), expected);
+        assert_eq!(names_of(long), expected);
         let words = Words { bytes: b"0x1".to_vec(), error: Some("connection reset".into()) };
-        assert_eq!(answer(words), "num_symbols: 1\nreading request: connection reset\n");
+        assert_eq!(text_for(words), "num_symbols: 1\nreading request: connection reset\n");
     }
 }

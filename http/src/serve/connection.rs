@@ -19,12 +19,12 @@ use tokio::time::{Sleep, sleep};
 
 use crate::answer;
 use crate::body::Body;
-use crate::guard;
 use crate::handler::Handler;
-use crate::query::Query;
-use crate::reactor::{Reactor, Registered, Wanted};
-use crate::route::INDEX;
-use crate::socket::Socket;
+use crate::request::guard;
+use crate::request::query::Query;
+use crate::request::route::INDEX;
+use crate::serve::reactor::{Reactor, Registered, Wanted};
+use crate::serve::socket::Socket;
 
 /// How long a client may take for the head of a request, and how long a connection may be idle.
 const HEAD_TIME: Duration = Duration::from_secs(5);

@@ -8,29 +8,29 @@ use rtprof_pprof_out::{CPU, CpuCapture, CpuProfileError, CpuProfileOptions};
 
 use crate::answer::{self, Refusal};
 use crate::body::Body;
-use crate::capture;
-use crate::flame_graph::Page;
-use crate::names::{self, Patience, Searching};
-use crate::request::{CpuAsked, Form};
-use crate::worker::{Failure, Worker, not_collected};
+use crate::endpoints::flame_graph::Page;
+use crate::endpoints::profile;
+use crate::request::cpu::CpuRequest;
+use crate::request::profile::Form;
+use crate::work::name_search::{self, Patience, Searching};
+use crate::work::worker::{Failure, Worker, not_collected};
 
 /// Takes a CPU profile and writes it. The profile ends when the client goes away.
-pub(crate) fn answer(worker: &mut Worker, asked: CpuAsked) -> Result<(), Failure> {
-    let CpuAsked { length, hz, form, thread_labels, part } = asked;
+pub(crate) fn answer(worker: &mut Worker, request: CpuRequest) -> Result<(), Failure> {
+    let CpuRequest { length, hz, form, thread_labels, view } = request;
     let mut options = CpuProfileOptions { thread_labels, ..CpuProfileOptions::default() };
     options.hz = hz.unwrap_or(options.hz);
     worker.take_turn()?;
     let capture = CpuCapture::start(&options).map_err(refused)?;
     if let Form::FlameGraph(sample_type) = form {
-        return record(worker, capture, asked, sample_type);
+        return record(worker, capture, request, sample_type);
     }
     let patience = form.patience(true);
     wait_for_end(worker, &capture, length, patience)?;
-    // Without the turn, because the sampling would go on while this worker waits for it.
     let snapshot = capture.finish().map_err(|_| not_collected())?;
-    names::find(worker, &snapshot, patience)?;
-    worker.begin(move |body| capture::with_head(form, CPU.name(), body))?;
-    Ok(capture::write(&part.of_profile(snapshot), form, worker)?)
+    name_search::find(worker, &snapshot, patience)?;
+    worker.begin(move |body| profile::with_head(form, CPU.name(), body))?;
+    Ok(profile::write(&view.of_profile(snapshot), form, worker)?)
 }
 
 /// Waits for `length`, and meanwhile has the names found of what was sampled so far: after a quarter of the time and after
@@ -58,24 +58,24 @@ fn wait_for_end(
 fn record(
     worker: &mut Worker,
     capture: CpuCapture,
-    asked: CpuAsked,
+    request: CpuRequest,
     sample_type: usize,
 ) -> Result<(), Failure> {
     worker.begin_waiting(answer::page)?;
-    Page::write_beginning(CPU.name(), asked.length, worker)?;
-    wait_for_end(worker, &capture, asked.length, Patience::UntilFound)?;
+    Page::write_beginning(CPU.name(), request.length, worker)?;
+    wait_for_end(worker, &capture, request.length, Patience::UntilFound)?;
     let snapshot = match capture.finish() {
         Ok(snapshot) => snapshot,
         Err(error) => return Ok(Page::write_failure(&error.to_string(), worker)?),
     };
-    names::find(worker, &snapshot, Patience::UntilFound)?;
+    name_search::find(worker, &snapshot, Patience::UntilFound)?;
     worker.take_turn()?;
-    Ok(Page::of(&asked.part.of_profile(snapshot), sample_type).write_rest(worker)?)
+    Ok(Page::of(&request.view.of_profile(snapshot), sample_type).write_rest(worker)?)
 }
 
 /// Returns the answer to a HEAD, without a body; no profile is taken.
 pub(crate) fn head(form: Form) -> Response<Body> {
-    capture::with_head(form, CPU.name(), Body::left_out())
+    profile::with_head(form, CPU.name(), Body::left_out())
 }
 
 /// Returns the refusal in Go's words, which clients show.

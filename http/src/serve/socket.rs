@@ -12,8 +12,8 @@ use mio::net::TcpStream;
 use socket2::SockRef;
 use tokio::time::{Instant, Sleep, sleep};
 
-use crate::reactor::{Reactor, Registered, Wanted};
-use crate::worker::STALL;
+use crate::body::STALL;
+use crate::serve::reactor::{Reactor, Registered, Wanted};
 
 /// Size of the kernel's send buffer. The kernel reports room again only when a third of the buffer is free. Its default
 /// of megabytes would make a slow client seem to take nothing for minutes.

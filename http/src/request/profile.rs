@@ -5,24 +5,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use regex_lite::{Regex, RegexBuilder};
-use rtprof_pprof_out::{CPU, GoroutineFilter, Snapshot};
-use rtprof_profiler::cpu::MAX_HZ;
+use rtprof_pprof_out::{GoroutineFilter, Snapshot};
 use rtprof_profiler::{BlockKinds, GoroutineState};
-use rtprof_trace_out::Format;
 
 use crate::answer::Refusal;
-use crate::names::Names;
-use crate::query::{Query, integer};
+use crate::request::limits::Limits;
+use crate::request::names::Names;
+use crate::request::query::{Query, integer};
 
 /// A valid request for a profile.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Asked {
+pub(crate) struct ProfileRequest {
     /// The length of a delta; `None` for the present state.
     pub(crate) over: Option<Duration>,
     /// Whether everything is to be published first.
     pub(crate) publish: bool,
     pub(crate) form: Form,
-    pub(crate) part: Part,
+    pub(crate) view: View,
     /// `None` for all goroutines.
     pub(crate) goroutines: Option<Goroutines>,
 }
@@ -37,7 +36,7 @@ pub(crate) struct Goroutines {
 
 /// Which of a profile's waits, and which of its frames are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Part {
+pub(crate) struct View {
     /// Whether std's frames below the program's first function are shown.
     pub(crate) startup_frames: bool,
     /// Whether stacks begin at the program's own code.
@@ -72,14 +71,7 @@ pub(crate) struct RequestedProfile<'a> {
     pub(crate) default_sample_type: usize,
 }
 
-/// Limits from the configuration.
-#[derive(Clone, Copy)]
-pub(crate) struct Limits {
-    pub(crate) max_seconds: u64,
-    pub(crate) symbolize: bool,
-}
-
-impl Asked {
+impl ProfileRequest {
     /// Reads the parameters. Go: `handler.ServeHTTP` and `serveDeltaProfile`; `format`, `sample_index`, `symbolize`,
     /// `startup`, `leaf`, `kinds`, `show` and `state` are our own.
     pub(crate) fn of(
@@ -89,12 +81,12 @@ impl Asked {
     ) -> Result<Self, Refusal> {
         let over = over(query, subject, limits)?;
         let debug = query.number("debug");
-        let names = names(query, limits)?;
+        let names = Names::of(query, limits)?;
         let form = match query.value("format") {
             Some(_) if debug != 0 => {
                 return Err(Refusal::bad_request("format and debug params are incompatible"));
             }
-            Some(format) => form(&format, query, subject, names)?,
+            Some(format) => named_form(&format, query, subject, names)?,
             None if debug >= 2 && subject.has_dump => Form::Dump(names),
             None if debug != 0 => Form::Text(names),
             None => Form::Proto(names),
@@ -102,7 +94,7 @@ impl Asked {
         // Go ignores `gc` beside `seconds`, and in all other profiles.
         let publish = over.is_none() && subject.name == "heap" && query.number("gc") > 0;
         let goroutines = Goroutines::of(query, form)?;
-        Ok(Self { over, publish, form, part: Part::of(query, subject)?, goroutines })
+        Ok(Self { over, publish, form, view: View::of(query, subject)?, goroutines })
     }
 }
 
@@ -140,8 +132,8 @@ impl Goroutines {
     }
 }
 
-impl Part {
-    fn of(query: &Query<'_>, subject: &RequestedProfile<'_>) -> Result<Self, Refusal> {
+impl View {
+    pub(crate) fn of(query: &Query<'_>, subject: &RequestedProfile<'_>) -> Result<Self, Refusal> {
         let from_program = match query.value("leaf").as_deref() {
             None => false,
             Some("program") => true,
@@ -154,7 +146,7 @@ impl Part {
         Ok(Self { startup_frames: startup_frames(query), from_program, kinds })
     }
 
-    /// Reduces a profile to this part.
+    /// Reduces a profile to this view.
     pub(crate) fn of_profile(self, mut snapshot: Snapshot) -> Snapshot {
         if self.startup_frames {
             snapshot = snapshot.with_startup_frames();
@@ -184,7 +176,7 @@ fn kinds(names: &str) -> Result<BlockKinds, Refusal> {
 }
 
 /// Returns the form that `format` names.
-fn form(
+pub(crate) fn named_form(
     format: &str,
     query: &Query<'_>,
     subject: &RequestedProfile<'_>,
@@ -217,7 +209,7 @@ fn over(
         }
     };
     if seconds > limits.max_seconds {
-        return Err(too_long(seconds, limits));
+        return Err(limits.too_long(seconds));
     }
     if !subject.has_delta {
         return Err(Refusal::bad_request("\"seconds\" parameter is not supported for this profile type"));
@@ -226,24 +218,6 @@ fn over(
         return Err(Refusal::bad_request("seconds and debug params are incompatible"));
     }
     Ok(Some(Duration::from_secs(seconds)))
-}
-
-fn too_long(seconds: impl std::fmt::Display, limits: Limits) -> Refusal {
-    let max = limits.max_seconds;
-    Refusal::bad_request(format!(
-        "\"seconds\" is {seconds}, but this server captures for at most {max} (Config::max_seconds)"
-    ))
-}
-
-pub(crate) fn names(query: &Query<'_>, limits: Limits) -> Result<Names, Refusal> {
-    match query.value("symbolize").as_deref() {
-        None if limits.symbolize => Ok(Names::InTime),
-        None | Some("none") => Ok(Names::None),
-        Some("full") => Ok(Names::All),
-        Some(_) => {
-            Err(Refusal::bad_request("invalid value for \"symbolize\" - must be \"none\" or \"full\""))
-        }
-    }
 }
 
 /// Returns whether the request asks for std's frames below the program's first function (`startup=1`).
@@ -261,81 +235,6 @@ fn sample_index(query: &Query<'_>, subject: &RequestedProfile<'_>) -> Result<usi
     })
 }
 
-/// A valid request for a CPU profile.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct CpuAsked {
-    pub(crate) length: Duration,
-    /// Samples in a second of a thread's processor time; `None` for the default rate.
-    pub(crate) hz: Option<u32>,
-    pub(crate) form: Form,
-    /// Whether samples carry the number and the name of their thread.
-    pub(crate) thread_labels: bool,
-    pub(crate) part: Part,
-}
-
-impl CpuAsked {
-    /// Reads the parameters. Go: `pprof.Profile`, which reads only `seconds`; `hz`, `format`, `sample_index`,
-    /// `symbolize`, `threads`, `startup` and `leaf` are our own.
-    pub(crate) fn of(query: &Query<'_>, limits: Limits) -> Result<Self, Refusal> {
-        let types: Vec<&str> = CPU.sample_types().iter().map(|(name, _)| *name).collect();
-        let subject = RequestedProfile {
-            name: CPU.name(),
-            has_delta: false,
-            has_dump: false,
-            sample_types: &types,
-            default_sample_type: CPU.shown_first(),
-        };
-        let (length, hz) = (cpu_seconds(query, limits)?, cpu_hz(query)?);
-        let names = names(query, limits)?;
-        let form = match query.value("format") {
-            Some(format) => form(&format, query, &subject, names)?,
-            None => Form::Proto(names),
-        };
-        let thread_labels = query.number("threads") != 0;
-        Ok(Self { length, hz, form, thread_labels, part: Part::of(query, &subject)? })
-    }
-}
-
-/// Returns the length of a CPU profile. Go: `pprof.Profile`.
-fn cpu_seconds(query: &Query<'_>, limits: Limits) -> Result<Duration, Refusal> {
-    let asked =
-        query.value("seconds").and_then(|seconds| integer(&seconds).ok()).filter(|&seconds| seconds > 0);
-    match asked.map(i64::unsigned_abs) {
-        Some(seconds) if seconds > limits.max_seconds => Err(too_long(seconds, limits)),
-        Some(seconds) => Ok(Duration::from_secs(seconds)),
-        None => Ok(Duration::from_secs(30.min(limits.max_seconds))),
-    }
-}
-
-/// Returns the sampling rate (`hz=`) of a CPU profile or a trace, in samples for a second of processor time; `None` if
-/// the request has no rate.
-pub(crate) fn cpu_hz(query: &Query<'_>) -> Result<Option<u32>, Refusal> {
-    let Some(hz) = query.value("hz") else { return Ok(None) };
-    let hz = hz.parse().ok().filter(|hz| (1..=MAX_HZ).contains(hz));
-    let refusal =
-        || Refusal::bad_request(format!("invalid value for \"hz\" - must be a number from 1 to {MAX_HZ}"));
-    hz.ok_or_else(refusal).map(Some)
-}
-
-/// Returns the length of a trace, which may be a fraction of a second. Go: `pprof.Trace`.
-pub(crate) fn trace_seconds(query: &Query<'_>, limits: Limits) -> Result<Duration, Refusal> {
-    let asked = query.value("seconds").and_then(|seconds| seconds.parse::<f64>().ok());
-    match asked.filter(|&seconds| seconds > 0.0) {
-        Some(seconds) if seconds > limits.max_seconds as f64 => Err(too_long(seconds, limits)),
-        Some(seconds) => Ok(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)),
-        None => Ok(Duration::from_secs(1.min(limits.max_seconds))),
-    }
-}
-
-/// Returns the format of a trace (`format=`).
-pub(crate) fn trace_format(query: &Query<'_>) -> Result<Option<Format>, Refusal> {
-    let Some(name) = query.value("format") else { return Ok(None) };
-    Format::from_name(&name).map(Some).ok_or_else(|| {
-        let names: Vec<String> = Format::ALL.iter().map(|format| format!("\"{}\"", format.name())).collect();
-        Refusal::bad_request(format!("invalid value for \"format\" - must be {}", names.join(" or ")))
-    })
-}
-
 #[cfg(test)]
-#[path = "request_tests.rs"]
+#[path = "profile_tests.rs"]
 mod tests;

@@ -9,57 +9,58 @@ use rtprof_profiler::mem;
 
 use crate::answer::{self, Refusal};
 use crate::body::Body;
-use crate::flame_graph;
-use crate::names::{self, Names, Patience, Searching};
-use crate::request::{Asked, Form};
-use crate::symbol::Words;
-use crate::worker::{Failure, Worker, not_collected};
+use crate::endpoints::flame_graph;
+use crate::request::limits::Limits;
+use crate::request::profile::{Form, ProfileRequest, RequestedProfile};
+use crate::request::query::Query;
+use crate::work::name_search::{self, Patience, Searching};
+use crate::work::worker::{Failure, Worker, not_collected};
+
+/// Reads the parameters of a request for this profile.
+pub(crate) fn request(
+    query: &Query<'_>,
+    profile: &Profile,
+    limits: Limits,
+) -> Result<ProfileRequest, Refusal> {
+    let sample_types = profile.sample_types();
+    let names: Vec<&str> = sample_types.iter().map(|(name, _)| *name).collect();
+    let subject = RequestedProfile {
+        name: profile.name(),
+        has_delta: profile.is_built_in(),
+        has_dump: profile.has_dump(),
+        sample_types: &names,
+        default_sample_type: profile.default_sample_type(),
+    };
+    ProfileRequest::of(query, &subject, limits)
+}
 
 /// Takes a profile and writes it.
-pub(crate) fn answer(worker: &mut Worker, profile: &Profile, asked: Asked) -> Result<(), Failure> {
+pub(crate) fn answer(worker: &mut Worker, profile: &Profile, request: ProfileRequest) -> Result<(), Failure> {
     worker.take_turn()?;
-    if asked.publish {
+    if request.publish {
         publish();
     }
-    let form = asked.form;
-    let patience = form.patience(asked.over.is_some());
+    let form = request.form;
+    let patience = form.patience(request.over.is_some());
     let mut snapshot = take(profile)?;
-    if let Some(over) = asked.over {
+    if let Some(over) = request.over {
         snapshot = after(worker, profile, &snapshot, over, patience)?;
     }
-    names::find(worker, &snapshot, patience)?;
-    snapshot = asked.part.of_profile(snapshot);
-    if let Some(goroutines) = &asked.goroutines {
+    name_search::find(worker, &snapshot, patience)?;
+    snapshot = request.view.of_profile(snapshot);
+    if let Some(goroutines) = &request.goroutines {
         snapshot = snapshot.with_goroutines(goroutines.filter());
     }
-    let name = asked.saved_as(profile);
+    let name = request.saved_as(profile);
     worker.begin(move |body| with_head(form, &name, body))?;
     Ok(write(&snapshot, form, worker)?)
 }
 
-impl Asked {
+impl ProfileRequest {
     /// Returns the file name under which a client saves the profile.
     fn saved_as(&self, profile: &Profile) -> String {
         let delta = if self.over.is_some() { "-delta" } else { "" };
         format!("{}{delta}", profile.name())
-    }
-}
-
-impl Form {
-    /// Returns how long an answer in this form waits for names, after `seconds=` or without.
-    pub(crate) fn patience(self, after_seconds: bool) -> Patience {
-        match self {
-            Self::Proto(names) => names.patience(after_seconds),
-            Self::Text(Names::None) | Self::Dump(Names::None) | Self::Groups(Names::None) => {
-                Patience::Nothing
-            }
-            Self::Text(_)
-            | Self::Dump(_)
-            | Self::Groups(_)
-            | Self::Collapsed(_)
-            | Self::Top(_)
-            | Self::FlameGraph(_) => Patience::UntilFound,
-        }
     }
 }
 
@@ -77,8 +78,8 @@ pub(crate) fn write(snapshot: &Snapshot, form: Form, w: &mut dyn Write) -> io::R
 }
 
 /// Returns the answer to a HEAD, without a body; nothing is captured.
-pub(crate) fn head(profile: &Profile, asked: Asked) -> Response<Body> {
-    with_head(asked.form, &asked.saved_as(profile), Body::left_out())
+pub(crate) fn head(profile: &Profile, request: ProfileRequest) -> Response<Body> {
+    with_head(request.form, &request.saved_as(profile), Body::left_out())
 }
 
 /// Returns the answer in this form.
@@ -117,7 +118,7 @@ fn after(
     Ok(take(profile)?.since(earlier, Since::Everything))
 }
 
-pub(crate) fn unknown_profile() -> Refusal {
+pub(crate) fn unknown() -> Refusal {
     Refusal::new(StatusCode::NOT_FOUND, "Unknown profile")
 }
 
@@ -129,15 +130,4 @@ pub(crate) fn publish() {
         mem::advance_cycle();
         mem::flush_cycle();
     }
-}
-
-/// Writes the names of addresses.
-pub(crate) fn symbols(worker: &mut Worker, words: Words) -> Result<(), Failure> {
-    worker.take_turn()?;
-    let asked = words.addresses();
-    names::find(worker, &asked, Patience::UntilFound)?;
-    worker.take_turn()?;
-    let found = asked.named();
-    worker.begin(|body| answer::of_type(answer::TEXT, body))?;
-    Ok(found.write(worker)?)
 }

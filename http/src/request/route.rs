@@ -1,11 +1,11 @@
-//! Maps a path to the part of `/debug/pprof` that it names.
+//! Maps a path to the endpoint that it names.
 
 use http::StatusCode;
 use percent_encoding::percent_decode_str;
 use rtprof_pprof_out::{BuiltIn, CPU, scraped_deltas};
 
 use crate::answer::Refusal;
-use crate::query::escapes_are_whole;
+use crate::request::query::escapes_are_whole;
 
 /// The path under which all endpoints lie, without the slash at its end.
 pub(crate) const ROOT: &str = "/debug/pprof";
@@ -13,14 +13,19 @@ pub(crate) const ROOT: &str = "/debug/pprof";
 pub(crate) const INDEX: &str = "/debug/pprof/";
 
 /// What the names of scraped deltas begin with, as in godeltaprof.
-pub(crate) const DELTA: &str = "delta_";
+const DELTA: &str = "delta_";
+
+/// Returns the name of the profile's delta, as in its endpoint.
+pub(crate) fn delta_name(profile: &BuiltIn) -> String {
+    format!("{DELTA}{}", profile.name())
+}
 
 /// Methods that read.
 pub(crate) const READING: &str = "GET, HEAD";
 /// Methods of the endpoint that also takes addresses in its body.
 pub(crate) const ASKING: &str = "GET, HEAD, POST";
 
-/// A part of `/debug/pprof`.
+/// An endpoint.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Route {
     /// The index without the final slash; relative links would be wrong there.
@@ -38,7 +43,7 @@ pub(crate) enum Route {
 }
 
 impl Route {
-    /// Finds the part that a path names. Go: the patterns that `net/http/pprof` registers.
+    /// Finds the endpoint that a path names. Go: the patterns that `net/http/pprof` registers.
     pub(crate) fn of(path: &str) -> Result<Self, Refusal> {
         if path == ROOT {
             return Ok(Self::Root);

@@ -33,7 +33,7 @@ use tokio::runtime::{Builder, Handle};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::{AbortHandle, JoinError};
 
-use crate::budget::Budget;
+use crate::work::budget::Budget;
 
 /// The name of all threads; the kernel keeps 15 bytes of a name.
 const THREAD_NAME: &str = "rtprof-http";
