@@ -20,7 +20,7 @@ pub(crate) fn answer(worker: &mut Worker, request: CpuRequest) -> Result<(), Fai
     let CpuRequest { length, hz, form, thread_labels, view } = request;
     let mut options = CpuProfileOptions { thread_labels, ..CpuProfileOptions::default() };
     options.hz = hz.unwrap_or(options.hz);
-    worker.take_turn()?;
+    worker.charge()?;
     let capture = CpuCapture::start(&options).map_err(refused)?;
     if let Form::FlameGraph(sample_type) = form {
         return record(worker, capture, request, sample_type);
@@ -46,7 +46,7 @@ fn wait_for_end(
     if patience != Patience::Nothing {
         for part in [length / 4, length - length / 4] {
             worker.sleep(part.saturating_sub(start.elapsed()))?;
-            worker.take_turn()?;
+            worker.charge()?;
             searches.push(Searching::begin(capture));
         }
     }
@@ -69,7 +69,7 @@ fn record(
         Err(error) => return Ok(Page::write_failure(&error.to_string(), worker)?),
     };
     name_search::find(worker, &snapshot, Patience::UntilFound)?;
-    worker.take_turn()?;
+    worker.charge()?;
     Ok(Page::of(&request.view.of_profile(snapshot), sample_type).write_rest(worker)?)
 }
 

@@ -51,7 +51,7 @@ pub(crate) fn answer(
     names: Names,
 ) -> Result<(), Failure> {
     let subject = built_in.profile().ok_or_else(profile::unknown)?;
-    worker.take_turn()?;
+    worker.charge()?;
     if publish {
         profile::publish();
     }

@@ -20,7 +20,7 @@ const STYLE: &str = include_str!("../pages/index.css");
 
 /// Writes the page; `cmdline` says whether the program's arguments are shown.
 pub(crate) fn answer(worker: &mut Worker, cmdline: bool) -> Result<(), Failure> {
-    worker.take_turn()?;
+    worker.charge()?;
     let page = page(cmdline);
     worker.begin(move |_| answer::page(Body::whole(page)))?;
     Ok(())

@@ -36,7 +36,7 @@ pub(crate) fn request(
 
 /// Takes a profile and writes it.
 pub(crate) fn answer(worker: &mut Worker, profile: &Profile, request: ProfileRequest) -> Result<(), Failure> {
-    worker.take_turn()?;
+    worker.charge()?;
     if request.publish {
         publish();
     }
@@ -114,7 +114,7 @@ fn after(
     let start = Instant::now();
     let _searching = (patience != Patience::Nothing).then(|| Searching::begin(earlier));
     worker.sleep(over.saturating_sub(start.elapsed()))?;
-    worker.take_turn()?;
+    worker.charge()?;
     Ok(take(profile)?.since(earlier, Since::Everything))
 }
 

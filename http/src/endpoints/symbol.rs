@@ -22,7 +22,7 @@ const MAX_WORD: usize = 4096;
 
 /// Writes the names of addresses.
 pub(crate) fn answer(worker: &mut Worker, words: Words) -> Result<(), Failure> {
-    worker.take_turn()?;
+    worker.charge()?;
     let addresses = words.addresses();
     name_search::find(worker, &addresses, Patience::UntilFound)?;
     let named = addresses.named();

@@ -27,7 +27,7 @@ fn flight_name(format: Format) -> String {
 
 /// Records a trace of this length and writes it while it is recorded. The trace ends when the client goes away.
 pub(crate) fn answer(worker: &mut Worker, request: TraceRequest, coding: Coding) -> Result<(), Failure> {
-    worker.take_turn()?;
+    worker.charge()?;
     let name = name(request.format);
     let mut reader = Reader::start_with(options(request)).map_err(refused)?;
     worker.begin_waiting(move |body| coding.attachment(name, body))?;

@@ -72,11 +72,6 @@ impl Account {
         }
     }
 
-    /// Whether the thread gives way to the program.
-    pub(crate) fn gives_way(&self) -> bool {
-        self.has_given_way
-    }
-
     fn spend(&mut self) {
         let before = std::mem::replace(&mut self.spent, kernel_thread::thread_time());
         if !self.has_given_way {

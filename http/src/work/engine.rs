@@ -13,8 +13,7 @@
 //!
 //! Problem: a program is profiled when all its cores are busy. Threads that give way to the program then do not answer
 //! in time; threads that do not give way take its cores. Scheme: the answering threads have the program's own priority,
-//! and take little: one worker at a time has the turn, and workers that take more than a small share of a core give way
-//! (`budget`). The long part of the work is reading debug information, once for each function. The search for names
+//! and give way when answers have taken more than a small share of a core (`budget`). The long part of the work is reading debug information, once for each function. The search for names
 //! does this in a thread that gives way (nice 10), and an answer waits for the search for a limited time (`names`).
 //!
 //! Locks: `Threads`, which protects a list of threads; taken when a thread is started. A forked child does not have
@@ -30,7 +29,7 @@ use rtprof_runtime::fork_safe::PerProcess;
 use rtprof_runtime::hidden::{self, Calls};
 use rtprof_runtime::{labels, room};
 use tokio::runtime::{Builder, Handle};
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::oneshot;
 use tokio::task::{AbortHandle, JoinError};
 
 use crate::work::budget::Budget;
@@ -57,7 +56,6 @@ pub(crate) struct Engine {
 #[derive(Clone)]
 pub(crate) struct Link {
     runtime: Handle,
-    turns: Arc<Semaphore>,
     budget: Arc<Budget>,
     /// Every thread holds a strong reference from its start to its end.
     alive: Weak<mpsc::Sender<()>>,
@@ -107,13 +105,7 @@ impl Engine {
         // If the channel closes without a message, the thread has panicked.
         let (runtime, alive) = starting.recv().map_err(io::Error::other)??;
         keep(&threads, thread);
-        let link = Link {
-            runtime,
-            turns: Arc::new(Semaphore::new(1)),
-            budget: Arc::new(Budget::new()),
-            alive,
-            threads: threads.clone(),
-        };
+        let link = Link { runtime, budget: Arc::new(Budget::new()), alive, threads: threads.clone() };
         Ok(Self { link, end, gone, threads, process: std::process::id() })
     }
 
@@ -163,11 +155,6 @@ pub(crate) fn shared() -> io::Result<Link> {
 }
 
 impl Link {
-    /// Returns the semaphore whose only permit is the turn of a worker.
-    pub(crate) fn turns(&self) -> Arc<Semaphore> {
-        self.turns.clone()
-    }
-
     pub(crate) fn budget(&self) -> Arc<Budget> {
         self.budget.clone()
     }

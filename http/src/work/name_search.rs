@@ -143,6 +143,6 @@ pub(crate) fn find(worker: &mut Worker, unnamed: &impl Unnamed, patience: Patien
     if patience == Patience::Nothing {
         return Ok(());
     }
-    worker.take_turn()?;
+    worker.charge()?;
     Searching::begin(unnamed).wait(worker, unnamed, patience)
 }

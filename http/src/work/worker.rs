@@ -6,9 +6,8 @@
 //!      └─── head ────────┘
 //! ```
 //!
-//! One worker at a time has the *turn*: it computes or writes. A worker gives the turn up while it waits: for its
-//! `seconds=`, for names, or for a slow client. A profile of ordinary size fits into the channel of pieces, so its
-//! worker ends at once, however slow the client is. A worker whose client takes no piece for ten seconds ends.
+//! A profile of ordinary size fits into the channel of pieces, so its worker ends at once, however slow the client is.
+//! A worker whose client takes no piece for ten seconds ends.
 //!
 //! The receiver of the pieces is held first by the handler, then by the body. Both drop it when the client is gone,
 //! which ends every wait of the worker and fails its next write.
@@ -21,15 +20,14 @@ use std::future::Future;
 use std::io::{self, Write};
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, Thread};
+use std::task::{Context, Poll, Waker};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::Response;
-use rtprof_runtime::hidden::{self, Calls};
 use tokio::sync::mpsc::error::TrySendError;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 
 use crate::answer::Refusal;
 use crate::body::{Body, MAX_PIECE, Piece, STALL};
@@ -50,11 +48,9 @@ pub(crate) struct Worker {
     head: Option<oneshot::Sender<Result<Head, Refusal>>>,
     pieces: mpsc::Sender<Piece>,
     /// Receives a message when the client has taken the last piece.
-    taken: oneshot::Receiver<()>,
-    turns: Arc<Semaphore>,
-    turn: Option<OwnedSemaphorePermit>,
+    delivered: oneshot::Receiver<()>,
     budget: Arc<Budget>,
-    /// The account of the work since the worker first had the turn.
+    /// The account that the work is charged to; `None` until [`Worker::charge`], and for jobs that mostly wait.
     account: Option<Account>,
     permit: Option<Permit>,
     /// Whether the last piece was sent.
@@ -91,15 +87,13 @@ pub(crate) async fn answer(
 ) -> Result<Response<Body>, Refusal> {
     let (sender, pieces) = mpsc::channel(WAITING);
     let (head, begun) = oneshot::channel();
-    let (told, taken) = oneshot::channel();
-    let (turns, budget) = (link.turns(), link.budget());
+    let (deliver, delivered) = oneshot::channel();
+    let budget = link.budget();
     let work = move || {
         let mut worker = Worker {
             head: Some(head),
             pieces: sender,
-            taken,
-            turns,
-            turn: None,
+            delivered,
             budget,
             account: None,
             permit: Some(permit),
@@ -111,7 +105,7 @@ pub(crate) async fn answer(
     link.spawn_thread(work).map_err(|error| Refusal::busy(format!("no thread for the capture: {error}")))?;
     // If the channel closes without a message, the worker has panicked.
     let head = begun.await.map_err(|_| not_collected())??;
-    Ok(head(Body::stream(pieces, told)))
+    Ok(head(Body::stream(pieces, deliver)))
 }
 
 pub(crate) fn not_collected() -> Refusal {
@@ -123,15 +117,8 @@ fn gone() -> io::Error {
 }
 
 impl Worker {
-    /// Waits until no other worker has the turn. A worker that gives way to the program continues without the turn,
-    /// because it would keep the others waiting. Fails when the client is gone.
-    pub(crate) fn take_turn(&mut self) -> io::Result<()> {
-        let gives_way = self.account.as_ref().is_some_and(Account::gives_way);
-        if self.turn.is_none() && !gives_way {
-            // Turns are given in the order of arrival. The semaphore is never closed.
-            let turn = wait_for_turn(self.turns.clone().acquire_owned(), self.pieces.closed());
-            self.turn = turn.and_then(Result::ok);
-        }
+    /// Charges the work from here on to the budget. Fails when the client is gone.
+    pub(crate) fn charge(&mut self) -> io::Result<()> {
         if self.pieces.is_closed() {
             return Err(gone());
         }
@@ -139,39 +126,37 @@ impl Worker {
         Ok(())
     }
 
-    /// Gives the turn up and waits for `future`, which needs no runtime. Returns `None` if `limit` passes first. Fails
-    /// when the client is gone.
+    /// Waits for `future`, which needs no runtime. Returns `None` if `limit` passes first. Fails when the client is
+    /// gone.
     pub(crate) fn wait_for<T>(
-        &mut self,
+        &self,
         limit: Duration,
         future: impl Future<Output = T>,
     ) -> io::Result<Option<T>> {
-        self.turn = None;
-        wait_for(&self.pieces, Some(limit), future)
+        wait_for(&self.pieces, limit, future)
     }
 
-    /// Gives the turn up and sleeps for `length`. Fails when the client is gone.
-    pub(crate) fn sleep(&mut self, length: Duration) -> io::Result<()> {
+    /// Sleeps for `length`. Fails when the client is gone.
+    pub(crate) fn sleep(&self, length: Duration) -> io::Result<()> {
         self.wait_for(length, std::future::pending::<()>()).map(drop)
     }
 
-    /// Takes the turn and begins the answer; later writes go into its body.
+    /// Begins the answer; later writes go into its body.
     pub(crate) fn begin(
         &mut self,
         head: impl FnOnce(Body) -> Response<Body> + Send + 'static,
     ) -> io::Result<()> {
-        self.take_turn()?;
+        self.charge()?;
         self.settle();
         self.send_head(head)
     }
 
-    /// Begins the answer of a job that mostly waits from here on: gives the turn up, and leaves the job out of the
-    /// budget.
+    /// Begins the answer of a job that mostly waits from here on, which is left out of the budget.
     pub(crate) fn begin_waiting(
         &mut self,
         head: impl FnOnce(Body) -> Response<Body> + Send + 'static,
     ) -> io::Result<()> {
-        (self.turn, self.account) = (None, None);
+        self.account = None;
         self.send_head(head)
     }
 
@@ -183,15 +168,15 @@ impl Worker {
     }
 
     /// Ends the answer, and waits until the client has taken all of it. Fails if the client is gone, or takes no piece
-    /// for too long. The permit and the turn are free meanwhile.
+    /// for too long. The permit is free from here on.
     pub(crate) fn deliver(&mut self) -> io::Result<()> {
-        (self.permit, self.turn) = (None, None);
+        self.permit = None;
         self.send(Piece::End)?;
         self.has_ended = true;
         loop {
             let room = self.pieces.capacity();
-            match wait_for(&self.pieces, Some(STALL), &mut self.taken)? {
-                Some(taken) => return taken.map_err(|_| gone()),
+            match wait_for(&self.pieces, STALL, &mut self.delivered)? {
+                Some(delivered) => return delivered.map_err(|_| gone()),
                 None if self.pieces.capacity() == room => return Err(gone()),
                 None => {}
             }
@@ -206,7 +191,7 @@ impl Worker {
     }
 
     fn end(mut self, result: Result<(), Failure>) {
-        (self.permit, self.turn) = (None, None);
+        self.permit = None;
         if self.has_ended {
             return;
         }
@@ -229,9 +214,6 @@ impl Worker {
     fn settle(&mut self) {
         if let Some(account) = &mut self.account {
             account.settle();
-            if account.gives_way() {
-                self.turn = None;
-            }
         }
     }
 
@@ -239,40 +221,13 @@ impl Worker {
         match self.pieces.try_send(piece) {
             Ok(()) => Ok(()),
             Err(TrySendError::Closed(_)) => Err(gone()),
-            Err(TrySendError::Full(piece)) => {
-                // From here on the client sets the pace, so the turn is given up.
-                self.turn = None;
-                match wait_for(&self.pieces, Some(STALL), self.pieces.reserve())? {
-                    Some(Ok(room)) => {
-                        room.send(piece);
-                        Ok(())
-                    }
-                    _ => Err(gone()),
+            Err(TrySendError::Full(piece)) => match wait_for(&self.pieces, STALL, self.pieces.reserve())? {
+                Some(Ok(room)) => {
+                    room.send(piece);
+                    Ok(())
                 }
-            }
-        }
-    }
-}
-
-/// Waits for the turn, which another worker hands on, or until `gone` is ready: then the result is `None`. The wait is
-/// hidden: it is not one of the program's, and steps of sleep would leave the turn unused.
-fn wait_for_turn<T>(turn: impl Future<Output = T>, gone: impl Future<Output = ()>) -> Option<T> {
-    struct Unpark(Thread);
-    impl Wake for Unpark {
-        fn wake(self: Arc<Self>) {
-            self.0.unpark();
-        }
-    }
-    let (mut turn, mut gone) = (pin!(turn), pin!(gone));
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
-    let mut context = Context::from_waker(&waker);
-    loop {
-        if gone.as_mut().poll(&mut context).is_ready() {
-            return None;
-        }
-        match turn.as_mut().poll(&mut context) {
-            Poll::Ready(turn) => return Some(turn),
-            Poll::Pending => hidden::hiding(Calls::OWN, thread::park),
+                _ => Err(gone()),
+            },
         }
     }
 }
@@ -281,12 +236,12 @@ fn wait_for_turn<T>(turn: impl Future<Output = T>, gone: impl Future<Output = ()
 /// `pieces` is gone.
 fn wait_for<T>(
     pieces: &mpsc::Sender<Piece>,
-    limit: Option<Duration>,
+    limit: Duration,
     future: impl Future<Output = T>,
 ) -> io::Result<Option<T>> {
     let mut future = pin!(future);
     let mut context = Context::from_waker(Waker::noop());
-    let end = limit.and_then(|limit| Instant::now().checked_add(limit));
+    let end = Instant::now().checked_add(limit);
     let mut step = STEPS.0;
     loop {
         // Read before the poll, because a client that takes the last piece and then goes away has taken that piece.
@@ -321,46 +276,43 @@ impl Write for Worker {
 
 #[cfg(test)]
 mod tests {
-    use std::future::poll_fn;
-    use std::sync::mpsc::channel;
+    use std::future::{pending, poll_fn};
 
     use super::*;
 
     #[test]
-    fn the_turn_is_handed_on_by_its_holder() {
-        let (hand_on, mut turn) = oneshot::channel();
-        let (polls, polled) = channel();
-        let (results, result) = channel();
-        let worker = thread::spawn(move || {
-            let turn = poll_fn(|context| {
-                let turn = pin!(&mut turn).poll(context);
-                polls.send(turn.is_pending()).expect("the test waits");
-                turn
-            });
-            let turn = wait_for_turn(turn, std::future::pending());
-            results.send(turn).expect("the test waits");
+    fn a_wait_ends_with_its_future_or_its_limit() {
+        let (pieces, _client) = mpsc::channel::<Piece>(1);
+        let mut polls = 0;
+        let third = poll_fn(|_| {
+            polls += 1;
+            if polls == 3 { Poll::Ready("third") } else { Poll::Pending }
         });
-        assert_eq!(polled.recv(), Ok(true), "the turn is held");
-        hand_on.send("the turn").expect("the worker waits");
-        assert_eq!(result.recv_timeout(Duration::from_secs(60)), Ok(Some(Ok("the turn"))));
-        worker.join().expect("it ends well");
+        assert_eq!(wait_for(&pieces, Duration::MAX, third).expect("the client waits"), Some("third"));
+        let never = wait_for(&pieces, Duration::from_millis(1), pending::<()>());
+        assert_eq!(never.expect("the client waits"), None);
     }
 
     #[test]
-    fn a_worker_whose_client_leaves_does_not_wait_for_the_turn() {
+    fn a_wait_ends_when_the_client_leaves() {
         let (pieces, client) = mpsc::channel::<Piece>(1);
-        let (results, result) = channel();
-        let (waits, waiting) = channel();
-        let worker = thread::spawn(move || {
-            let turn = poll_fn(|_| {
-                waits.send(()).expect("the test waits");
-                Poll::<()>::Pending
-            });
-            results.send(wait_for_turn(turn, pieces.closed())).expect("the test waits");
+        let mut client = Some(client);
+        let leaves = poll_fn(|_| {
+            client = None;
+            Poll::<()>::Pending
         });
-        waiting.recv().expect("the turn is never free");
-        drop(client);
-        assert_eq!(result.recv_timeout(Duration::from_secs(60)), Ok(None));
-        worker.join().expect("it ends well");
+        let ended = wait_for(&pieces, Duration::MAX, leaves).expect_err("the client is gone");
+        assert_eq!(ended.kind(), io::ErrorKind::BrokenPipe);
+    }
+
+    #[test]
+    fn what_a_client_takes_before_it_leaves_is_taken() {
+        let (pieces, client) = mpsc::channel::<Piece>(1);
+        let mut client = Some(client);
+        let takes_and_leaves = poll_fn(|_| {
+            client = None;
+            Poll::Ready(())
+        });
+        assert!(wait_for(&pieces, Duration::MAX, takes_and_leaves).is_ok());
     }
 }
