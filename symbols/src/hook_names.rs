@@ -6,7 +6,7 @@
 //! program. Where inlined functions are unknown it does not even say that, because the closure may be inlined there.
 
 use crate::brackets::{Qualified, last_segment};
-use crate::prune::in_crate;
+use crate::path::in_crate;
 
 /// Our own crates, and those of the locks that they are built on; `scopeguard` is how `MutexGuard::unlocked` locks
 /// again. `flight::files` records messages about slow operations and panics.

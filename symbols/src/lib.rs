@@ -28,6 +28,7 @@ mod mangled;
 mod names;
 pub mod object_file;
 mod owners;
+pub mod path;
 mod program;
 mod program_code;
 mod progress;

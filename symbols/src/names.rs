@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use crate::brackets::{self, Qualified};
 use crate::mangled;
-use crate::prune::in_crate;
+use crate::path::in_crate;
 use crate::source_path::Sources;
 
 /// The name of a function in two forms.

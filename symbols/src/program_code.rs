@@ -6,7 +6,7 @@
 //! count as the program.
 
 use crate::names;
-use crate::prune::in_crate;
+use crate::path::in_crate;
 use crate::source_path::{Sources, has_version, is_of_rtprof};
 use crate::symbol_cache::Line;
 

@@ -18,6 +18,7 @@
 use crate::brackets::last_segment;
 use crate::hook_names;
 use crate::mangled;
+use crate::path::{in_crate, is_in_a_crate};
 use crate::source_path::Sources;
 
 /// The role of a function for the cut.
@@ -185,12 +186,6 @@ fn is_container(name: &str) -> bool {
     !is_in_a_crate(inside) || is_theirs(inside)
 }
 
-/// Whether this is a path of at least two segments.
-fn is_in_a_crate(path: &str) -> bool {
-    let end = path.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(path.len());
-    end > 0 && path[end..].starts_with("::")
-}
-
 fn is_entry(name: &str) -> bool {
     let symbol = name.strip_prefix("__rustc::").unwrap_or(name);
     ["__rust_alloc", "__rust_realloc", "__rust_no_alloc_shim", "__rg_", "__rdl_"]
@@ -232,11 +227,6 @@ fn is_layer(name: &str) -> bool {
 
 fn is_boxing(method: &str) -> bool {
     method.starts_with("new") || method.starts_with("try_new") || method.starts_with("box_new")
-}
-
-/// Whether `name` is a function of this crate, or a method of one of its types.
-pub fn in_crate(name: &str, krate: &str) -> bool {
-    name.trim_start_matches(['<', '&']).strip_prefix(krate).is_some_and(|rest| rest.starts_with("::"))
 }
 
 /// The point where the visible part of a stack begins.

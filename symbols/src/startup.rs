@@ -29,7 +29,8 @@
 
 use crate::brackets::last_segment;
 use crate::hook_names;
-use crate::prune::{Cut, in_crate};
+use crate::path::in_crate;
+use crate::prune::Cut;
 
 /// The name shown for a thread's first function where its frames are hidden.
 pub const THREAD_START: &str = "thread start";

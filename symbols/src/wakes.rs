@@ -6,7 +6,8 @@
 //! wake, once they have names, or else the frames of the woken thread do.
 
 use crate::names::short;
-use crate::prune::{Class, in_crate};
+use crate::path::in_crate;
+use crate::prune::Class;
 use crate::symbol_cache::Symbols;
 
 /// How many functions are examined: from the system call to the lock's own function.

@@ -18,7 +18,7 @@ use rtprof_tracer::record::{Branches, Record, StackId, Told};
 
 use rtprof_symbols::hash::AddressMap;
 use rtprof_symbols::locations::Locations;
-use rtprof_symbols::prune::in_crate;
+use rtprof_symbols::path::in_crate;
 use rtprof_symbols::symbolizer::Symbolization;
 use rtprof_symbols::view::View;
 

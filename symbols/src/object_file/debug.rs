@@ -11,9 +11,10 @@ use object::read::CompressionFormat;
 use object::{Object, ObjectSection};
 use typed_arena::Arena;
 
-use super::Elf;
 use super::bytes::{Allowance, FileBytes};
+use super::elf::{Elf, parse, tables};
 use super::section::{self, Section};
+use super::separate::as_path;
 use super::{partial_units, separate};
 use crate::progress::Progress;
 
@@ -137,8 +138,8 @@ impl<'a> DebugInfo<'a> {
             path.push(as_path(&part.to_slice().ok()?));
         }
         let bytes = self.store.look_into(&path)?;
-        let tables = super::tables(bytes);
-        let elf = super::parse(&tables)?;
+        let tables = tables(bytes);
+        let elf = parse(&tables)?;
         let mut dwarf = Dwarf::load(|id| load_named(id, id.dwo_name(), bytes, &elf, self.store)).ok()?;
         let header = dwarf.units().next().ok()??;
         if dwarf.unit(header).ok()?.dwo_id != Some(load.dwo_id) {
@@ -158,16 +159,16 @@ fn package_path(path: &Path) -> PathBuf {
 
 fn package<'a>(path: &Path, store: &'a Store) -> Option<DwarfPackage<Section<'a>>> {
     let bytes = store.open(path)?;
-    let tables = super::tables(bytes);
-    let elf = super::parse(&tables)?;
+    let tables = tables(bytes);
+    let elf = parse(&tables)?;
     DwarfPackage::load(|id| load_named(id, id.dwo_name(), bytes, &elf, store), Section::EMPTY).ok()
 }
 
 /// Opens the file with the debug information that several files share.
 fn alternative<'a>(path: &Path, build_id: &[u8], store: &'a Store) -> Option<Dwarf<Section<'a>>> {
     let bytes = store.open(path)?;
-    let tables = super::tables(bytes);
-    let elf = super::parse(&tables)?;
+    let tables = tables(bytes);
+    let elf = parse(&tables)?;
     if elf.build_id().ok().flatten()? != build_id {
         return None;
     }
@@ -212,17 +213,6 @@ fn load<'a>(
     }
     let unpacked = section::unpacked(bytes, &range).map_err(|_| Error::Io)?;
     Ok(Section::in_memory(store.unpacked.alloc(unpacked)))
-}
-
-#[cfg(unix)]
-pub(super) fn as_path(bytes: &[u8]) -> PathBuf {
-    use std::os::unix::ffi::OsStrExt;
-    PathBuf::from(OsStr::from_bytes(bytes))
-}
-
-#[cfg(not(unix))]
-pub(super) fn as_path(bytes: &[u8]) -> PathBuf {
-    PathBuf::from(String::from_utf8_lossy(bytes).into_owned())
 }
 
 #[cfg(test)]

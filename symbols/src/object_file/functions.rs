@@ -6,8 +6,8 @@ use object::elf;
 use object::read::elf::{Sym, SymbolTable};
 use object::{Endianness, Object, ObjectSection};
 
-use super::Elf;
 use super::bytes::FileBytes;
+use super::elf::{Data, Elf};
 use super::indirect::Chosen;
 use super::section::Section;
 
@@ -39,7 +39,7 @@ pub(crate) struct FunctionSymbol<'a> {
     pub(crate) start: u64,
 }
 
-type Table<'data> = SymbolTable<'data, elf::FileHeader64<Endianness>, super::Data<'data>>;
+type Table<'data> = SymbolTable<'data, elf::FileHeader64<Endianness>, Data<'data>>;
 
 impl<'a> Functions<'a> {
     pub(super) fn of(bytes: &'a FileBytes, elf: &Elf<'_>) -> Self {

@@ -12,8 +12,8 @@ use object::read::elf::Sym as _;
 use object::{Object, ObjectSection, elf};
 use rtprof_runtime::modules::{self, Module};
 
-use super::Elf;
 use super::bytes::FileBytes;
+use super::elf::Elf;
 use super::section::Section;
 
 /// The code of a chosen function, in the file's own addresses, and the place of its name among the exported names.

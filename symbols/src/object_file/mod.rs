@@ -1,11 +1,12 @@
 //! The file from which a module was loaded: its symbols and its debug information.
 //!
-//! `bytes` reads the file, and `section` presents a part of it to parsers. `functions` has the symbol tables, with names from
+//! `bytes` reads the file, `elf` parses its head, and `section` presents a part of it to parsers. `functions` has the symbol tables, with names from
 //! `indirect` for functions that the loader has chosen among several. `debug` has the debug information, from which
 //! `partial_units` takes what misleads the parser. `separate` finds the files to which packages move all this.
 
 mod bytes;
 mod debug;
+mod elf;
 mod functions;
 mod indirect;
 mod partial_units;
@@ -13,28 +14,22 @@ mod section;
 mod separate;
 mod tables;
 
-use std::io;
 use std::path::Path;
 
-use object::elf;
-use object::read::elf::{ElfFile64, ProgramHeader as _};
-use object::{Endianness, Object, ObjectSection, ReadCache};
+use object::{Object, ObjectSection};
 use rtprof_runtime::modules::Module;
 use rtprof_runtime::own_files;
 
 use crate::symbol_cache::{DebugState, FileState};
 use bytes::FileBytes;
 use debug::DebugInfo;
+use elf::{Elf, parse, tables};
 use functions::Functions;
 use separate::{Candidate, DebugLink};
-use tables::Tables;
 
 pub(crate) use debug::Store;
+pub use elf::{Image, hex};
 pub(crate) use functions::FunctionSymbol;
-
-/// The source of headers and tables.
-type Data<'a> = &'a ReadCache<Tables<'a>>;
-type Elf<'a> = ElfFile64<'a, Endianness, Data<'a>>;
 
 /// Debug information and symbols of one module, for the duration of an export.
 pub(crate) struct ObjectFile<'a> {
@@ -224,52 +219,6 @@ pub(crate) struct DebugLine<'a> {
     pub(crate) column: u32,
 }
 
-fn tables(bytes: &FileBytes) -> ReadCache<Tables<'_>> {
-    ReadCache::new(Tables::of(bytes))
-}
-
-/// Parses an ELF file of this machine's kind; the loader accepts no others.
-fn parse<'a>(tables: Data<'a>) -> Option<Elf<'a>> {
-    Elf::parse(tables).ok().filter(|elf| elf.endian() == Endianness::default())
-}
-
-/// What a file on disk says of itself.
-#[derive(Clone, Debug)]
-pub struct Image {
-    /// The linker's build id; empty when there is none.
-    pub build_id: Vec<u8>,
-    /// Its segments with code: the offset of each in the file, and its address in the file's own numbering.
-    pub code: Vec<(u64, u64)>,
-}
-
-impl Image {
-    /// Reads the head of a program or library.
-    ///
-    /// # Errors
-    /// Those of reading it; [`InvalidInput`](io::ErrorKind::InvalidInput) if it is not a regular file;
-    /// [`InvalidData`](io::ErrorKind::InvalidData) if it is not one of the kind that this machine executes.
-    pub fn read(path: &Path) -> io::Result<Self> {
-        let invalid = || io::Error::new(io::ErrorKind::InvalidData, "not a program or library in ELF format");
-        let data = ReadCache::new(bytes::open_regular(path)?);
-        let elf = ElfFile64::<Endianness, _>::parse(&data).map_err(|_| invalid())?;
-        let endian = elf.endian();
-        let is_code = |header: &&elf::ProgramHeader64<Endianness>| {
-            header.p_type(endian) == elf::PT_LOAD && header.p_flags(endian).contains(elf::PF_X)
-        };
-        let place =
-            |header: &elf::ProgramHeader64<Endianness>| (header.p_offset(endian), header.p_vaddr(endian));
-        Ok(Self {
-            build_id: elf.build_id().map_err(|_| invalid())?.unwrap_or_default().to_vec(),
-            code: elf.elf_program_headers().iter().filter(is_code).map(place).collect(),
-        })
-    }
-}
-
-/// Formats a build id as tools print it.
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -306,11 +255,6 @@ mod tests {
             assert!(name.contains("mem"), "{name:?} at {place:#x} of {}", module.path);
         }
         assert!(file.symbol(place).is_some_and(|symbol| symbol.start == place));
-    }
-
-    #[test]
-    fn build_ids_are_padded() {
-        assert_eq!(hex(&[0, 10, 255]), "000aff");
     }
 }
 

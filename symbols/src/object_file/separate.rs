@@ -10,8 +10,7 @@ use std::path::{Path, PathBuf};
 
 use object::Object;
 
-use super::debug::as_path;
-use super::{Elf, hex};
+use super::elf::{Elf, hex};
 
 /// The folder where distributions install debug information.
 pub(super) const INSTALLED: &str = "/usr/lib/debug";
@@ -105,6 +104,18 @@ fn by_build_id(build_id: &[u8], installed: &Path) -> Option<PathBuf> {
     (1..=MOST_BYTES)
         .contains(&rest.len())
         .then(|| installed.join(".build-id").join(hex(&[*first])).join(name))
+}
+
+/// Makes a path of the bytes that a file has for one.
+#[cfg(unix)]
+pub(super) fn as_path(bytes: &[u8]) -> PathBuf {
+    use std::os::unix::ffi::OsStrExt;
+    PathBuf::from(OsStr::from_bytes(bytes))
+}
+
+#[cfg(not(unix))]
+pub(super) fn as_path(bytes: &[u8]) -> PathBuf {
+    PathBuf::from(String::from_utf8_lossy(bytes).into_owned())
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use rtprof_tracer::record::StackId;
 
 use rtprof_symbols::hash::AddressMap;
 use rtprof_symbols::locations::Locations;
-use rtprof_symbols::prune;
+use rtprof_symbols::path::in_crate;
 use rtprof_symbols::startup::THREAD_START;
 use rtprof_symbols::symbol_cache::Function;
 use rtprof_symbols::view::View;
@@ -98,7 +98,7 @@ fn outermost<D: Definitions>(
     let frames = locations.event(stack);
     let lines = frames.shown().flat_map(|(_, lines)| lines);
     let line = lines.filter(|line| *line.function.name != *THREAD_START).last()?;
-    if ["rtprof_hooks", "rtprof_runtime"].iter().any(|ours| prune::in_crate(&line.function.name, ours)) {
+    if ["rtprof_hooks", "rtprof_runtime"].iter().any(|ours| in_crate(&line.function.name, ours)) {
         return None;
     }
     let (function, file) = (names.function(end_of(&line.function.name)), end_of(&line.function.file));
