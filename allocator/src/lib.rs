@@ -24,6 +24,7 @@ mod prof_alloc;
 mod sampled;
 mod segments;
 mod slab;
+mod span;
 mod workspace;
 
 pub use alloc_free_trace::set_alloc_free_trace;

@@ -8,7 +8,7 @@ use std::alloc::System;
 
 use rtprof_profiler::sampling;
 
-use crate::{placement, pool, sampled};
+use crate::{placement, sampled, span};
 
 /// An allocator that profiles another one.
 ///
@@ -93,7 +93,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for ProfAlloc<A> {
     #[inline]
     unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
         // Each branch ends in a tail call, so that none of them keeps a stack frame.
-        if pool::contains(ptr) {
+        if span::contains(ptr) {
             sampled::free_pooled(ptr);
         } else if placement::is_large(layout) {
             // SAFETY: the block is not pooled, so it came from the inner allocator with this layout.
@@ -106,7 +106,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for ProfAlloc<A> {
 
     #[inline]
     unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        if pool::contains(ptr) || placement::is_large(layout) || !sampling::passes(new_size) {
+        if span::contains(ptr) || placement::is_large(layout) || !sampling::passes(new_size) {
             // SAFETY: the caller keeps the contract of `GlobalAlloc::realloc`.
             unsafe { sampled::realloc(&self.inner, ptr, layout, new_size) }
         } else {

@@ -13,7 +13,7 @@ use rtprof_tracer::heap::heap_changed;
 
 use crate::large::{Held, LargeTable};
 use crate::placement::{self, class_of};
-use crate::{alloc_free_trace, collector, pool, workspace};
+use crate::{alloc_free_trace, collector, pool, span, workspace};
 
 rtprof_runtime::lazy_under_loom! {
     static LARGE: LargeTable = LargeTable::new();
@@ -228,7 +228,7 @@ pub(crate) unsafe fn realloc(
         }
         Decision::Workspace => true,
     };
-    if moves || pool::contains(ptr) {
+    if moves || span::contains(ptr) {
         // SAFETY: the caller keeps the contract of `GlobalAlloc::realloc`, so `new_layout` is not of size zero.
         let new = unsafe {
             match decided {
@@ -288,7 +288,7 @@ unsafe fn move_into(
     // SAFETY: both blocks hold this many bytes, and no other code knows the new one yet.
     unsafe {
         copy_nonoverlapping(ptr, new, layout.size().min(new_size));
-        if pool::contains(ptr) {
+        if span::contains(ptr) {
             free_pooled(ptr);
         } else if placement::is_large(layout) {
             free_large(inner, ptr, layout);

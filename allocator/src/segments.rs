@@ -5,17 +5,11 @@ use core::sync::atomic::{AtomicU16, AtomicUsize, Ordering::Relaxed};
 
 use rtprof_runtime::mapping::{self, PAGE};
 
-use crate::pool;
-
-/// The size unit of segments.
-pub(crate) const UNIT: usize = 1 << 20;
+use crate::span::{self, UNIT, UNITS};
 
 /// Bytes left unused at the end of each segment, so that no segment touches the next one: dlmalloc would merge the two,
 /// and return neither as long as anything is in either. As large as the largest page.
 const GAP: usize = 64 << 10;
-
-/// The most units of a workspace: 4 GiB.
-pub(crate) const UNITS: usize = 4096;
 
 /// The number of units of each segment, stored at its first unit; 0 elsewhere. Changed by one thread at a time, with
 /// the arena's lock held.
@@ -44,7 +38,7 @@ impl Segments {
 
     /// Returns the first of `units` free units in a row.
     fn find(&self, units: usize) -> Option<usize> {
-        let all = (pool::workspace().len() / UNIT).min(UNITS);
+        let all = (span::workspace().len() / UNIT).min(UNITS);
         let (mut at, mut first) = (0, 0);
         while at < all && at - first < units {
             match usize::from(RUNS[at].load(Relaxed)) {
@@ -60,7 +54,7 @@ impl Segments {
 }
 
 fn address(offset: usize) -> *mut u8 {
-    (pool::workspace().start + offset) as *mut u8
+    (span::workspace().start + offset) as *mut u8
 }
 
 /// Returns pages to the kernel. `false` if the kernel refuses, as it does for locked pages.
@@ -76,7 +70,7 @@ fn close(offset: usize, len: usize) {
         && len > 0
     {
         // SAFETY: the range is committed again before another segment uses it.
-        unsafe { pool::close(start, len) };
+        unsafe { span::close(start, len) };
     }
 }
 
@@ -90,7 +84,7 @@ unsafe impl dlmalloc::Allocator for Segments {
         let (start, len) = (address(first * UNIT), units * UNIT - GAP);
         let Some(place) = NonNull::new(start) else { return NONE };
         // SAFETY: the range consists of whole pages of the workspace that are in no segment.
-        if !unsafe { pool::commit(place, len) } {
+        if !unsafe { span::commit(place, len) } {
             return NONE;
         }
         RUNS[first].store(run, Relaxed);
@@ -103,11 +97,11 @@ unsafe impl dlmalloc::Allocator for Segments {
     }
 
     fn free_part(&self, ptr: *mut u8, old_size: usize, new_size: usize) -> bool {
-        discard(ptr as usize - pool::workspace().start + new_size, old_size - new_size)
+        discard(ptr as usize - span::workspace().start + new_size, old_size - new_size)
     }
 
     fn free(&self, ptr: *mut u8, _: usize) -> bool {
-        let offset = ptr as usize - pool::workspace().start;
+        let offset = ptr as usize - span::workspace().start;
         let units = RUNS[offset / UNIT].swap(0, Relaxed);
         USED.fetch_sub(units.into(), Relaxed);
         close(offset, usize::from(units) * UNIT);

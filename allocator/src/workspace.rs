@@ -24,8 +24,8 @@ use dlmalloc::Dlmalloc;
 use rtprof_runtime::fork_safe::ForkMutex;
 use rtprof_runtime::hook::{self, Hook};
 
-use crate::pool;
-use crate::segments::{Segments, UNIT};
+use crate::segments::Segments;
+use crate::span::{self, UNIT};
 
 /// Bytes of pages that are kept for the next export: giving them back and faulting them in again would cost a small
 /// export more than its work.
@@ -55,7 +55,7 @@ pub(crate) fn open() {
 /// Whether an address belongs to the workspace.
 #[inline]
 pub(crate) fn contains(ptr: *mut u8) -> bool {
-    pool::workspace().contains(&(ptr as usize))
+    span::workspace().contains(&(ptr as usize))
 }
 
 /// Allocates a block; null where there is no room.
