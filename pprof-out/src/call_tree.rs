@@ -4,9 +4,20 @@ use std::collections::HashMap;
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use crate::snapshot::Snapshot;
+use rtprof_runtime::hook;
 use rtprof_symbols::frames::Frames;
+use rtprof_symbols::symbolizer::Symbolization;
 use rtprof_symbols::view::View;
+
+use crate::snapshot::Snapshot;
+
+impl Snapshot {
+    /// Returns all stacks as one tree from the outermost function on, for a flame graph.
+    pub fn call_tree(&self, symbolization: Symbolization) -> CallTree {
+        let _workspace = hook::workspace();
+        CallTree::of(self, self.view(symbolization))
+    }
+}
 
 /// All stacks of a profile as a tree, from the outermost function on. Stacks with the same beginning share its nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

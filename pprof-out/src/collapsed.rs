@@ -1,21 +1,37 @@
 //! Collapsed stacks: the lines that flame graph tools read (`stackcollapse` of Brendan Gregg's scripts).
 
 use std::fmt::Write as _;
-use std::io;
+use std::io::{self, Write};
 
 use crate::call_tree::each_function;
 use crate::sink::Sink;
 use crate::snapshot::Snapshot;
+use rtprof_symbols::symbolizer::Symbolization;
 use rtprof_symbols::view::View;
+
+impl Snapshot {
+    /// Writes collapsed stacks, the form that flame graph tools read: a line for each stack, its functions from the
+    /// outermost to the leaf with semicolons between, a space, and the value. `sample_type` is an index in
+    /// [`sample_types`](Self::sample_types). Stacks without that value are left out.
+    ///
+    /// # Errors
+    /// Those of the writer; if there is no such sample type; [`OutOfMemory`](io::ErrorKind::OutOfMemory) if a limit of the
+    /// address space leaves too little.
+    pub fn write_collapsed(
+        &self,
+        mut w: impl Write,
+        sample_type: usize,
+        symbolization: Symbolization,
+    ) -> io::Result<()> {
+        self.check_sample_type(sample_type)?;
+        self.check_room()?;
+        write(self, sample_type, self.view(symbolization), &mut Sink::new(&mut w))
+    }
+}
 
 /// Writes a line for each record that has a value of this sample type. Lines of equal stacks (of objects of different
 /// sizes) are not merged, because the reader adds them up.
-pub(crate) fn write(
-    snapshot: &Snapshot,
-    sample_type: usize,
-    view: View,
-    sink: &mut Sink<'_>,
-) -> io::Result<()> {
+fn write(snapshot: &Snapshot, sample_type: usize, view: View, sink: &mut Sink<'_>) -> io::Result<()> {
     let mut text = String::new();
     let mut bytes = Vec::new();
     let mut names = Vec::new();

@@ -6,26 +6,26 @@ use rtprof_profiler::contention::{self, BlockCount};
 use rtprof_runtime::clock;
 use rtprof_runtime::labels;
 
-use crate::built_in::{BLOCK, BuiltIn, MUTEX};
+use crate::description::Description;
 use crate::kind::ProfileKind;
 use crate::record::{Detail, Leaf, Record};
 use crate::snapshot::Snapshot;
 
 /// Takes a snapshot of the waits that the profiler has recorded up to now.
-pub(crate) fn take_block() -> Snapshot {
-    take(&BLOCK, contention::block_counts(), |count| Detail::Waits(count.kind))
+pub(crate) fn take_block(of: &'static Description) -> Snapshot {
+    take(of, contention::block_counts(), |count| Detail::Waits(count.kind))
 }
 
 /// Takes a snapshot of the unlocks that the profiler has recorded up to now, for which others have waited.
-pub(crate) fn take_mutex() -> Snapshot {
-    take(&MUTEX, contention::mutex_counts(), |count| match count.woken_in {
+pub(crate) fn take_mutex(of: &'static Description) -> Snapshot {
+    take(of, contention::mutex_counts(), |count| match count.woken_in {
         Some(woken_in) => Detail::Wake { woken_in, waited_at: count.waited_at.take().map(Box::new) },
         None => Detail::None,
     })
 }
 
 fn take(
-    of: &'static BuiltIn,
+    of: &'static Description,
     counts: Vec<BlockCount>,
     detail: impl Fn(&mut BlockCount) -> Detail,
 ) -> Snapshot {

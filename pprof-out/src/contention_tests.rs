@@ -3,7 +3,7 @@ use test_support::go;
 use test_support::go_raw::raw;
 
 use super::*;
-use crate::built_in::THREAD_CREATE;
+use crate::built_in::{BLOCK, MUTEX, THREAD_CREATE};
 use crate::decoded;
 use crate::proto::Profile;
 use crate::taken::Taken;
@@ -16,7 +16,7 @@ fn waits(stack: &'static [usize], count: i64, ticks: i64) -> Record {
 }
 
 fn snapshot(
-    of: &'static BuiltIn,
+    of: &'static Description,
     ticks_per_second: u64,
     fraction: i64,
     mut records: Vec<Record>,
@@ -28,7 +28,7 @@ fn snapshot(
     Snapshot { taken, ..Snapshot::new(kind, records, comments) }
 }
 
-fn synthetic(of: &'static BuiltIn, fraction: i64) -> Snapshot {
+fn synthetic(of: &'static Description, fraction: i64) -> Snapshot {
     let labels = vec![("tenant".into(), "a\"b=c".into())];
     let records = vec![
         waits(&[0x303], 1, 7),
@@ -40,7 +40,7 @@ fn synthetic(of: &'static BuiltIn, fraction: i64) -> Snapshot {
     snapshot(of, TICKS_PER_SECOND, fraction, records)
 }
 
-fn nothing(of: &'static BuiltIn, fraction: i64) -> Snapshot {
+fn nothing(of: &'static Description, fraction: i64) -> Snapshot {
     snapshot(of, TICKS_PER_SECOND, fraction, Vec::new())
 }
 
@@ -58,7 +58,7 @@ fn text_of(snapshot: &Snapshot) -> String {
 
 #[test]
 fn golden() {
-    for kind in [&BLOCK, &MUTEX] {
+    for kind in [&BLOCK.description, &MUTEX.description] {
         let profile = decoded::profile(&encoded(&synthetic(kind, 10)));
         decoded::check(&profile);
         decoded::assert_golden(&profile, "contention.string");
@@ -89,7 +89,7 @@ MAPPED_LIBRARIES:
 
 #[test]
 fn text_of_go() {
-    let text = text_of(&synthetic(&BLOCK, 10));
+    let text = text_of(&synthetic(&BLOCK.description, 10));
     assert!(text.starts_with(&format!("--- contention:\ncycles/second=2000000000\n{RECORDS}")), "{text}");
 
     for (fraction, remark) in [
@@ -97,7 +97,7 @@ fn text_of_go() {
         (1, ""),
         (10, "# rtprof: one contended unlock in 10 is recorded; the numbers stand for all of them\n"),
     ] {
-        let text = text_of(&synthetic(&MUTEX, fraction));
+        let text = text_of(&synthetic(&MUTEX.description, fraction));
         let head = format!("--- mutex:\ncycles/second=2000000000\nsampling period=1\n{remark}");
         assert!(text.starts_with(&format!("{head}{RECORDS}")), "{text}");
     }
@@ -108,11 +108,11 @@ fn text_of_nothing() {
     for fraction in [0, 1] {
         let remark = "# 2 samples were lost: no memory\n";
         assert_eq!(
-            text_of(&nothing(&BLOCK, fraction)),
+            text_of(&nothing(&BLOCK.description, fraction)),
             format!("--- contention:\ncycles/second=2000000000\n{remark}")
         );
         assert_eq!(
-            text_of(&nothing(&MUTEX, fraction)),
+            text_of(&nothing(&MUTEX.description, fraction)),
             format!("--- mutex:\ncycles/second=2000000000\nsampling period={fraction}\n{remark}")
         );
     }
@@ -120,7 +120,7 @@ fn text_of_nothing() {
 
 /// The largest values, at a slow clock, at one tick per nanosecond, and at a fast clock.
 fn extreme(ticks_per_second: u64) -> Snapshot {
-    snapshot(&MUTEX, ticks_per_second, 10, vec![waits(&[0x101], i64::MAX, i64::MAX)])
+    snapshot(&MUTEX.description, ticks_per_second, 10, vec![waits(&[0x101], i64::MAX, i64::MAX)])
 }
 
 #[test]
@@ -261,7 +261,7 @@ fn the_profiles_of_the_process() {
 #[test]
 fn go_reads_the_same_from_both_forms() {
     for go in go::toolchains("go_reads_the_same_from_both_forms") {
-        for kind in [&BLOCK, &MUTEX] {
+        for kind in [&BLOCK.description, &MUTEX.description] {
             for fraction in [0, 1, 10] {
                 let records = synthetic(kind, fraction);
                 for form in [encoded(&records), text_of(&records).into_bytes()] {
@@ -282,14 +282,14 @@ fn go_reads_the_same_from_both_forms() {
 #[test]
 fn go_reads_profiles_of_nothing_and_of_counts() {
     for go in go::toolchains("go_reads_profiles_of_nothing_and_of_counts") {
-        for kind in [&BLOCK, &MUTEX] {
+        for kind in [&BLOCK.description, &MUTEX.description] {
             let nothing = nothing(kind, 0);
             for form in [encoded(&nothing), text_of(&nothing).into_bytes()] {
                 assert!(raw(&go, &form).values.is_empty());
             }
         }
         for values in [vec![], vec![[5], [2]]] {
-            let kind = ProfileKind::Count { of: &THREAD_CREATE };
+            let kind = ProfileKind::Count { of: &THREAD_CREATE.description };
             let record = |&[count]: &[i64; 1]| waits(&[0x101, 0x202], count, 0);
             let records = values.iter().map(record).collect();
             let threads = Snapshot::new(kind, records, vec!["2 samples were lost: no memory".into()]);

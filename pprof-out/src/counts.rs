@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use rtprof_runtime::modules::CaptureSpan;
 use rtprof_runtime::thread_create::{self, ThreadCount};
 
-use crate::built_in::THREAD_CREATE;
+use crate::description::Description;
 use crate::kind::ProfileKind;
 use crate::record::{Leaf, Record};
 use crate::snapshot::Snapshot;
@@ -49,7 +49,7 @@ pub(crate) fn threads_created() -> usize {
 }
 
 /// Returns the stacks that have created threads up to now: the one that created the most first, then by address.
-pub(crate) fn of_threads() -> Snapshot {
+pub(crate) fn of_threads(of: &'static Description) -> Snapshot {
     let mut counts = thread_create::thread_counts();
     counts.sort_unstable_by(|a, b| {
         b.created.cmp(&a.created).then_with(|| a.stack.addresses.cmp(b.stack.addresses))
@@ -58,12 +58,13 @@ pub(crate) fn of_threads() -> Snapshot {
         Record::of_kept(stack, Leaf::Hooks, [i64::try_from(created).unwrap_or(i64::MAX), 0])
     };
     let records = counts.into_iter().map(record).collect();
-    Snapshot::new(ProfileKind::Count { of: &THREAD_CREATE }, records, THREAD_CREATE.comments())
+    Snapshot::new(ProfileKind::Count { of }, records, of.comments())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::built_in::THREAD_CREATE;
 
     fn place(stack: &[usize], skip: usize) -> AddSite {
         AddSite { stack: stack.into(), skip, span: CaptureSpan::UNKNOWN }
@@ -97,7 +98,11 @@ mod tests {
     #[test]
     fn remarks_follow_the_records() {
         let profile = |records| {
-            Snapshot::new(ProfileKind::Count { of: &THREAD_CREATE }, records, vec!["two\nlines".into()])
+            Snapshot::new(
+                ProfileKind::Count { of: &THREAD_CREATE.description },
+                records,
+                vec!["two\nlines".into()],
+            )
         };
         assert_eq!(text_of(&profile(Vec::new())), "threadcreate profile: total 0\n# two lines\n");
         let record = |stack: &'static [usize], count| Record::new(stack, Leaf::Hooks, [count, 0]);

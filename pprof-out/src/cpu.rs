@@ -6,6 +6,7 @@ use std::time::SystemTime;
 use rtprof_profiler::cpu::{CpuCount, CpuSamples};
 use rtprof_runtime::labels;
 
+use crate::built_in::CPU;
 use crate::kind::ProfileKind;
 use crate::record::{Detail, Leaf, Record, Sampled};
 use crate::snapshot::Snapshot;
@@ -14,7 +15,7 @@ use crate::taken::Taken;
 /// Makes a snapshot of the stacks of a sampling that goes on, for their names.
 pub(crate) fn unfinished(counts: Vec<CpuCount>) -> Snapshot {
     let records = counts.into_iter().map(of_stack).collect();
-    Snapshot::new(ProfileKind::Cpu { period_nanos: 1 }, records, Vec::new())
+    Snapshot::new(ProfileKind::Cpu { of: &CPU.description, period_nanos: 1 }, records, Vec::new())
 }
 
 /// Returns the record of a stack, without labels.
@@ -49,6 +50,6 @@ pub(crate) fn of(samples: CpuSamples, start: SystemTime) -> Snapshot {
     let records = sampled.into_iter().map(record).collect();
     Snapshot {
         taken: Taken::over(start, duration),
-        ..Snapshot::new(ProfileKind::Cpu { period_nanos }, records, remarks)
+        ..Snapshot::new(ProfileKind::Cpu { of: &CPU.description, period_nanos }, records, remarks)
     }
 }

@@ -18,11 +18,9 @@
 //! begin with a header, so the line about the first goroutine comes after it. Functions have three dots in place of
 //! arguments, as Go writes where it does not know them.
 
-use std::collections::{HashMap, HashSet};
-use std::fmt::{self, Write as _};
-use std::io;
+use std::fmt::Write as _;
+use std::io::{self, Write};
 use std::iter;
-use std::sync::Arc;
 
 use rtprof_profiler::GoroutineState;
 use rtprof_runtime::goroutine;
@@ -30,76 +28,41 @@ use rtprof_runtime::hook;
 use rtprof_runtime::labels::{self, LabelSetId};
 use rtprof_runtime::modules;
 use rtprof_runtime::snapshot;
-use rtprof_runtime::snapshot::{GoroutineKind, KernelState, Recorded};
+use rtprof_runtime::snapshot::{GoroutineKind, Recorded};
 use rtprof_runtime::stack::Stack;
 use rtprof_runtime::start::Start;
 
-use crate::called_wait;
+use crate::goroutine_filter::{GoroutineFilter, Selection};
+use crate::goroutine_state::{distinct_branches, kernel_state, own_stack, plain, state};
 use crate::sink::Sink;
+use crate::snapshot::Snapshot;
 use crate::text::{self, cut, quote};
 use rtprof_symbols::frames::Address;
 use rtprof_symbols::locations::Locations;
 use rtprof_symbols::symbol_cache::Line;
+use rtprof_symbols::symbolizer::Symbolization;
 use rtprof_symbols::view::View;
 
-/// Which goroutines are written ([`Snapshot::with_goroutines`](crate::Snapshot::with_goroutines)).
-#[derive(Clone, Default)]
-#[non_exhaustive]
-pub struct GoroutineFilter {
-    /// Their states, in the words of the dump: `await`, `chan receive`. Empty for all.
-    pub states: Vec<String>,
-    /// Whether a name counts: of the thread or the task, of a function of the stack, or of its source file.
-    pub show: Option<Matches>,
-}
-
-/// Whether a name counts.
-type Matches = Arc<dyn Fn(&str) -> bool + Send + Sync>;
-
-/// A filter in use.
-#[derive(Default)]
-pub(crate) struct Selection<'a> {
-    filter: Option<&'a GoroutineFilter>,
-    /// Whether texts that were asked about count, by their addresses: the functions of all stacks are few.
-    asked: HashMap<*const u8, bool>,
-}
-
-impl<'a> Selection<'a> {
-    pub(crate) fn by(filter: Option<&'a GoroutineFilter>) -> Self {
-        Self { filter, asked: HashMap::new() }
-    }
-
-    pub(crate) fn has(
-        &mut self,
-        goroutine: &Recorded,
-        state: GoroutineState,
-        locations: &mut Locations,
-    ) -> bool {
-        let Some(GoroutineFilter { states, show }) = self.filter else { return true };
-        let state = state.to_string();
-        if !states.is_empty() && !states.iter().any(|wanted| wanted.eq_ignore_ascii_case(&state)) {
-            return false;
+impl Snapshot {
+    /// Writes each goroutine by itself, in the form that a Go program prints when it panics; other profiles as
+    /// [`write_text`](Self::write_text) does. Go: `debug=2`.
+    ///
+    /// # Errors
+    /// Those of the writer; [`OutOfMemory`](io::ErrorKind::OutOfMemory) if a limit of the address space leaves too little.
+    pub fn write_dump(&self, mut w: impl Write, symbolization: Symbolization) -> io::Result<()> {
+        self.check_room()?;
+        match &self.goroutines {
+            Some(each) => {
+                let view = self.view(symbolization);
+                write(each, &self.comments, view, self.filter.as_ref(), &mut Sink::new(&mut w))
+            }
+            None => self.write_text(w, symbolization),
         }
-        let Some(show) = show else { return true };
-        let mut counts = |text: &Arc<str>| *self.asked.entry(text.as_ptr()).or_insert_with(|| show(text));
-        let mut has = |stack| {
-            let frames = locations.event_from_leaf(stack);
-            let mut lines = frames.shown().flat_map(|(_, lines)| lines);
-            lines.any(|line| counts(&line.function.name) || counts(&line.function.file))
-        };
-        show(goroutine.title())
-            || has(own_stack(goroutine))
-            || goroutine.branches.iter().any(|branch| has(*branch))
-    }
-}
-
-impl fmt::Debug for GoroutineFilter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("GoroutineFilter").field("states", &self.states).finish_non_exhaustive()
     }
 }
 
 /// Writes all goroutines. Go: `writeGoroutineStacks`.
-pub(crate) fn write(
+fn write(
     each: &[Recorded],
     comments: &[String],
     view: View,
@@ -250,29 +213,6 @@ fn one(text: &mut String, goroutine: &Recorded, locations: &mut Locations) {
     }
 }
 
-pub(crate) fn own_stack(goroutine: &Recorded) -> Stack<'_> {
-    Stack { addresses: &goroutine.stack, span: goroutine.span }
-}
-
-/// Returns the state, and for a thread in a system call what it waits for there, if that is known.
-pub(crate) fn state(goroutine: &Recorded, locations: &mut Locations) -> GoroutineState {
-    match GoroutineState::from(goroutine.state) {
-        GoroutineState::Syscall => called_wait::reason(own_stack(goroutine), locations)
-            .map_or(GoroutineState::Syscall, GoroutineState::Waiting),
-        state => state,
-    }
-}
-
-/// Returns the stacks of a task beside its own, one for each place in the program's code. A future of a library may register
-/// its waker several times, as tokio's sockets do, and a `select!` polls each of its branches at one place.
-pub(crate) fn distinct_branches(goroutine: &Recorded, locations: &mut Locations) -> Vec<Stack<'static>> {
-    let mut places: HashSet<_> = locations.event(own_stack(goroutine)).program_place().into_iter().collect();
-    let mut is_new = |branch: &Stack<'_>| {
-        locations.event(*branch).program_place().is_none_or(|place| places.insert(place))
-    };
-    goroutine.branches.iter().copied().filter(|branch| is_new(branch)).collect()
-}
-
 fn frames(text: &mut String, stack: Stack<'_>, locations: &mut Locations) {
     for (address, lines) in locations.event(stack).shown() {
         if lines.is_empty() {
@@ -315,21 +255,6 @@ fn word(string: &str) -> String {
     let mut text = String::new();
     quote(&mut text, string);
     text
-}
-
-/// Returns `D in io_schedule`: the letter of proc(5), and the function of the kernel.
-pub(crate) fn kernel_state(kernel: &KernelState) -> String {
-    let state = kernel.state;
-    if kernel.waits_in.is_empty() {
-        state.to_string()
-    } else {
-        format!("{state} in {}", plain(&kernel.waits_in))
-    }
-}
-
-/// Removes the characters that would end the header for a reader, or one of its parts.
-fn plain(part: &str) -> String {
-    cut(part).chars().filter(|c| !matches!(c, '(' | ')' | '[' | ']' | ',' | '"') && !c.is_control()).collect()
 }
 
 /// Writes `created by app::main in goroutine 1`, and the line of the creation.

@@ -18,7 +18,7 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::io;
+use std::io::{self, Write};
 use std::time::Duration;
 
 use rtprof_profiler::GoroutineState;
@@ -27,10 +27,14 @@ use rtprof_runtime::snapshot::{GoroutineKind, Recorded};
 use rtprof_runtime::start::Start;
 use rtprof_symbols::frames::Frames;
 use rtprof_symbols::locations::Locations;
+use rtprof_symbols::symbolizer::Symbolization;
 use rtprof_symbols::view::View;
 
-use crate::goroutine_dump::{self, GoroutineFilter, Selection, own_stack, state};
+use crate::goroutine_dump;
+use crate::goroutine_filter::{GoroutineFilter, Selection};
+use crate::goroutine_state::{distinct_branches, own_stack, state};
 use crate::sink::Sink;
+use crate::snapshot::Snapshot;
 use crate::text::{self, cut, quote};
 
 /// The most numbers of goroutines that a group lists.
@@ -61,7 +65,25 @@ enum Rank {
 /// A group: its key, and its goroutines.
 type Group<'a> = (Key<'a>, Vec<&'a Recorded>);
 
-pub(crate) fn write(
+impl Snapshot {
+    /// Writes goroutines with equal stacks as one, for people: first tasks whose thread waits, then the other tasks and the
+    /// threads, the most frequent stack first. Other profiles are written as [`write_text`](Self::write_text) does.
+    ///
+    /// # Errors
+    /// Those of the writer; [`OutOfMemory`](io::ErrorKind::OutOfMemory) if a limit of the address space leaves too little.
+    pub fn write_groups(&self, mut w: impl Write, symbolization: Symbolization) -> io::Result<()> {
+        self.check_room()?;
+        match &self.goroutines {
+            Some(each) => {
+                let view = self.view(symbolization);
+                write(each, &self.comments, view, self.filter.as_ref(), &mut Sink::new(&mut w))
+            }
+            None => self.write_text(w, symbolization),
+        }
+    }
+}
+
+fn write(
     each: &[Recorded],
     comments: &[String],
     view: View,
@@ -186,7 +208,7 @@ fn stacks(goroutine: &Recorded, rank: Rank, locations: &mut Locations) -> String
         _ => locations.event(stack),
     };
     one_stack(&mut text, &frames);
-    for branch in goroutine_dump::distinct_branches(goroutine, locations) {
+    for branch in distinct_branches(goroutine, locations) {
         text.push_str("    and also:\n");
         one_stack(&mut text, &locations.event(branch));
     }

@@ -7,32 +7,32 @@ use rtprof_runtime::modules::CaptureSpan;
 use rtprof_runtime::snapshot::{self, GoroutineKind, Recorded};
 use rtprof_runtime::task;
 
-use crate::built_in::{BuiltIn, GOROUTINE, GOROUTINE_LEAK};
+use crate::description::Description;
 use crate::encode::TASK_LABEL;
-use crate::goroutine_dump::kernel_state;
+use crate::goroutine_state::kernel_state;
 use crate::kind::ProfileKind;
 use crate::record::{Labels, Leaf, Record};
 use crate::snapshot::Snapshot;
 
 /// Takes a snapshot of all goroutines: those with the same stack and labels together, and each by itself. Go:
 /// `runtime_goroutineProfileWithLabels`.
-pub(crate) fn take_all() -> Snapshot {
+pub(crate) fn take_all(of: &'static Description) -> Snapshot {
     task::ask_for_executor_tasks();
     let each = snapshot::take();
-    let (records, comments) = (counted(&each, |_| None), comments(&each));
-    snapshot_of(&GOROUTINE, each, records, comments)
+    let (records, comments) = (counted(&each, |_| None), comments(of, &each));
+    snapshot_of(of, each, records, comments)
 }
 
 /// Takes a snapshot of the tasks that appear to wait for ever, by stack, labels and name.
-pub(crate) fn take_leaked() -> Snapshot {
+pub(crate) fn take_leaked(of: &'static Description) -> Snapshot {
     let each = snapshot::leaked_tasks();
     let records = counted(&each, |task| Some(task.title()));
-    snapshot_of(&GOROUTINE_LEAK, each, records, vec![of_leaks()])
+    snapshot_of(of, each, records, vec![of_leaks()])
 }
 
 /// Returns the snapshot of goroutines that also stand there one by one.
 fn snapshot_of(
-    of: &'static BuiltIn,
+    of: &'static Description,
     each: Vec<Recorded>,
     records: Vec<Record>,
     comments: Vec<String>,
@@ -44,8 +44,8 @@ fn snapshot_of(
 const TOLD: usize = 20;
 
 /// Returns the comments of the profile, and what the kernel says of threads without a stack.
-fn comments(each: &[Recorded]) -> Vec<String> {
-    let mut comments = GOROUTINE.comments();
+fn comments(of: &Description, each: &[Recorded]) -> Vec<String> {
+    let mut comments = of.comments();
     let silent = || each.iter().filter_map(|goroutine| Some((goroutine, goroutine.kernel.as_ref()?)));
     for (goroutine, kernel) in silent().take(TOLD) {
         let (id, name) = (goroutine.thread_id, goroutine.title());

@@ -5,6 +5,7 @@ use prost::Message as _;
 use super::*;
 use crate::built_in::HEAP;
 use crate::decoded;
+use crate::heap_values::{ALLOC_OBJECTS, estimated};
 use crate::proto::Profile;
 use crate::taken::Taken;
 
@@ -18,7 +19,7 @@ fn objects(
 }
 
 fn snapshot(records: Vec<Record>, comments: Vec<String>, time_nanos: i64) -> Snapshot {
-    let kind = ProfileKind::Heap { of: &HEAP, rate: 512 << 10 };
+    let kind = ProfileKind::Heap { of: &HEAP.description, rate: 512 << 10 };
     Snapshot { taken: Taken { time_nanos, duration_nanos: 0 }, ..Snapshot::new(kind, records, comments) }
 }
 

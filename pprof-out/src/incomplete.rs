@@ -72,7 +72,7 @@ mod tests {
     use crate::snapshot::Snapshot;
 
     fn snapshot(counts: [i64; 3]) -> Snapshot {
-        let kind = ProfileKind::Contention { of: &BLOCK, ticks_per_second: 1, fraction: 1 };
+        let kind = ProfileKind::Contention { of: &BLOCK.description, ticks_per_second: 1, fraction: 1 };
         let stacks = [vec![1], vec![7, marker::frame(marker::stack_not_captured)], vec![2; MAX_STACK]];
         let record = |(stack, count)| Record::new(stack, Leaf::Hooks, [count, count]);
         Snapshot::new(kind, stacks.into_iter().zip(counts).map(record).collect(), vec!["general".to_owned()])
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn frames_in_place_of_a_tasks_stack_are_explained() {
-        let kind = ProfileKind::Count { of: &GOROUTINE };
+        let kind = ProfileKind::Count { of: &GOROUTINE.description };
         let stacks = [vec![1], vec![marker::frame(marker::task_is_polled)], vec![2]];
         let records = stacks.map(|stack| Record::new(stack, Leaf::Hooks, [2, 0]));
         let told = remarks(&kind, &records);

@@ -5,8 +5,8 @@ use std::ops::Deref;
 use rtprof_runtime::clock;
 use rtprof_symbols::{hook_names, prune};
 
-use crate::built_in::{BuiltIn, CPU, MOST_VALUES};
-use crate::heap;
+use crate::description::{Description, MOST_VALUES};
+use crate::heap_values;
 use crate::record::Record;
 
 /// A kind of profile, with the data that its records share.
@@ -14,19 +14,19 @@ use crate::record::Record;
 pub(crate) enum ProfileKind {
     /// Counts are sampled objects: allocated, and in use.
     Heap {
-        of: &'static BuiltIn,
+        of: &'static Description,
         /// The current mean number of bytes between two samples; records may have been made at other rates.
         rate: usize,
     },
     /// Counts are waits, and their durations in ticks; scaled to all waits that the samples represent.
     Contention {
-        of: &'static BuiltIn,
+        of: &'static Description,
         ticks_per_second: u64,
         /// The current fraction of the mutex profile, 0 when it is off; records may have been made at other fractions.
         fraction: i64,
     },
     /// The first count is a number of threads or goroutines.
-    Count { of: &'static BuiltIn },
+    Count { of: &'static Description },
     /// The first count is a number of things of a custom profile.
     Custom {
         /// The name of the profile, and of its values.
@@ -34,6 +34,7 @@ pub(crate) enum ProfileKind {
     },
     /// The first count is a number of samples.
     Cpu {
+        of: &'static Description,
         /// The processor time that one sample stands for.
         period_nanos: u64,
     },
@@ -63,11 +64,13 @@ impl<const N: usize> From<[i64; N]> for Values {
 }
 
 impl ProfileKind {
-    /// Returns the profile's row in the table; `None` for a custom profile.
-    pub(crate) fn built_in(&self) -> Option<&'static BuiltIn> {
+    /// Returns the profile's description; `None` for a custom profile.
+    pub(crate) fn description(&self) -> Option<&'static Description> {
         match self {
-            Self::Heap { of, .. } | Self::Contention { of, .. } | Self::Count { of } => Some(of),
-            Self::Cpu { .. } => Some(&CPU),
+            Self::Heap { of, .. }
+            | Self::Contention { of, .. }
+            | Self::Count { of }
+            | Self::Cpu { of, .. } => Some(of),
             Self::Custom { .. } => None,
         }
     }
@@ -76,14 +79,16 @@ impl ProfileKind {
     pub(crate) fn name(&self) -> &str {
         match self {
             Self::Custom { name } => name,
-            Self::Heap { of, .. } | Self::Contention { of, .. } | Self::Count { of } => of.name,
-            Self::Cpu { .. } => CPU.name,
+            Self::Heap { of, .. }
+            | Self::Contention { of, .. }
+            | Self::Count { of }
+            | Self::Cpu { of, .. } => of.name,
         }
     }
 
     /// Returns name and unit of each value. The order is Go's; readers rely on the position.
     pub(crate) fn sample_types(&self) -> Vec<(&str, &str)> {
-        match self.built_in() {
+        match self.description() {
             Some(of) => of.sample_types.to_vec(),
             None => vec![(self.name(), "count")],
         }
@@ -94,20 +99,20 @@ impl ProfileKind {
         let whole = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
         match self {
             Self::Heap { rate, .. } => (("space", "bytes"), whole(*rate as u64)),
-            Self::Cpu { period_nanos } => (CPU.sample_types[1], whole(*period_nanos)),
+            Self::Cpu { of, period_nanos } => (of.sample_types[1], whole(*period_nanos)),
             Self::Contention { .. } | Self::Count { .. } | Self::Custom { .. } => (self.sample_types()[0], 1),
         }
     }
 
     /// Returns the sample type that a reader should show first; empty for the last one.
     pub(crate) fn default_sample_type(&self) -> &'static str {
-        let default = |of: &'static BuiltIn| Some(of.sample_types[of.told_first?].0);
-        self.built_in().and_then(default).unwrap_or("")
+        let default = |of: &'static Description| Some(of.sample_types[of.told_first?].0);
+        self.description().and_then(default).unwrap_or("")
     }
 
     /// Returns the index of that sample type.
     pub(crate) fn shown_first(&self) -> usize {
-        self.built_in().map_or(0, BuiltIn::shown_first)
+        self.description().map_or(0, Description::shown_first)
     }
 
     /// Returns a pattern of functions that a reader should hide with their callees, once it knows the names; empty for
@@ -123,7 +128,7 @@ impl ProfileKind {
     /// Returns the values of a record, less its baseline.
     pub(crate) fn values(&self, record: &Record) -> Values {
         match self {
-            Self::Heap { .. } => heap::estimated(record).into(),
+            Self::Heap { .. } => heap_values::estimated(record).into(),
             Self::Contention { .. } => {
                 let [waits, ticks] = record.added();
                 [waits, self.nanos(ticks)].into()

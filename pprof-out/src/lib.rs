@@ -44,6 +44,7 @@ mod cpu;
 mod cpu_profile;
 #[cfg(test)]
 mod decoded;
+mod description;
 mod encode;
 mod error;
 mod functions;
@@ -51,13 +52,17 @@ mod functions;
 #[doc(hidden)]
 pub mod fuzzing;
 mod goroutine_dump;
+mod goroutine_filter;
 mod goroutine_groups;
+mod goroutine_state;
 mod goroutines;
 mod heap;
+mod heap_values;
 mod incomplete;
 mod kind;
 mod location_ids;
 mod mapped_pages;
+mod name_search;
 mod profile;
 mod proto;
 mod proto_form;
@@ -82,7 +87,8 @@ pub use cpu_profile::{
     stop_cpu_profile,
 };
 pub use error::ProfileError;
-pub use goroutine_dump::{GoroutineFilter, stack};
+pub use goroutine_dump::stack;
+pub use goroutine_filter::GoroutineFilter;
 pub use profile::{Profile, write_heap_profile};
 pub use registry::{lookup, profiles};
 pub use rtprof_profiler::cpu::{CpuProfileError, CpuSource, SampledBy};

@@ -14,7 +14,6 @@ use rtprof_runtime::{MAX_STACK, hook, room, snapshot, stack};
 use crate::built_in::{BuiltIn, HEAP};
 use crate::counts::{self, AddSite};
 use crate::error::ProfileError;
-use crate::heap;
 use crate::registry::registry;
 use crate::snapshot::{SMALL_EXPORT, Snapshot};
 
@@ -56,7 +55,7 @@ pub fn write_heap_profile(w: impl Write) -> io::Result<()> {
     room::check_for_work(SMALL_EXPORT)?;
     let snapshot = {
         let _workspace = hook::workspace();
-        heap::take(&HEAP)
+        HEAP.take()
     };
     snapshot.write_to(w, 0)
 }
@@ -90,7 +89,7 @@ impl Profile {
     /// Returns the profile's name.
     pub fn name(&self) -> &str {
         match &*self.0 {
-            Definition::BuiltIn(of) => of.name,
+            Definition::BuiltIn(of) => of.name(),
             Definition::Custom(custom) => &custom.name,
         }
     }
@@ -98,7 +97,7 @@ impl Profile {
     /// Returns what the profile shows, for people who see it for the first time.
     pub fn description(&self) -> &'static str {
         match &*self.0 {
-            Definition::BuiltIn(of) => of.description,
+            Definition::BuiltIn(of) => of.description(),
             Definition::Custom(_) => "The program's own: what was added to it and not removed.",
         }
     }
@@ -193,7 +192,7 @@ impl Profile {
     /// Returns name and unit of each value, in order; for instance `("inuse_space", "bytes")`.
     pub fn sample_types(&self) -> Vec<(&str, &str)> {
         match &*self.0 {
-            Definition::BuiltIn(of) => of.sample_types.to_vec(),
+            Definition::BuiltIn(of) => of.sample_types().to_vec(),
             Definition::Custom(custom) => vec![(&custom.name, "count")],
         }
     }

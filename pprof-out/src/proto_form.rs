@@ -1,7 +1,8 @@
 //! A snapshot as gzipped profile.proto. Go: `profileBuilder`, `printCountCycleProfile`.
 
-use std::io;
+use std::io::{self, Write};
 
+use rtprof_symbols::symbolizer::Symbolization;
 use rtprof_symbols::view::View;
 
 use crate::encode::{Encoder, Header, TASK_LABEL, number_label, text_label};
@@ -11,8 +12,19 @@ use crate::sink::Sink;
 use crate::snapshot::Snapshot;
 use crate::strings::StringTable;
 
+impl Snapshot {
+    /// Writes gzipped profile.proto.
+    ///
+    /// # Errors
+    /// Those of the writer; [`OutOfMemory`](io::ErrorKind::OutOfMemory) if a limit of the address space leaves too little.
+    pub fn write_proto(&self, mut w: impl Write, symbolization: Symbolization) -> io::Result<()> {
+        self.check_room()?;
+        write(self, self.view(symbolization), &mut Sink::new(&mut w))
+    }
+}
+
 /// Writes a snapshot as profile.proto.
-pub(crate) fn write(snapshot: &Snapshot, view: View, sink: &mut Sink<'_>) -> io::Result<()> {
+fn write(snapshot: &Snapshot, view: View, sink: &mut Sink<'_>) -> io::Result<()> {
     let kind = &snapshot.kind;
     let mut locations = snapshot.locations(view);
     let comments = locations.comments(&snapshot.comments);

@@ -1,5 +1,6 @@
 use super::*;
-use crate::built_in::{BLOCK, BuiltIn, HEAP, MUTEX};
+use crate::built_in::{BLOCK, HEAP, MUTEX};
+use crate::description::Description;
 use crate::record::{Detail, Leaf};
 use crate::{decoded, lookup};
 
@@ -10,7 +11,7 @@ fn heap(counts: &[(usize, i64, i64)], rate: usize) -> Snapshot {
         detail: Detail::Objects { size: 100, rate },
         ..Record::new(&STACKS[at][..], Leaf::Allocator, [allocs, allocs - frees])
     });
-    Snapshot::new(ProfileKind::Heap { of: &HEAP, rate }, records.collect(), Vec::new())
+    Snapshot::new(ProfileKind::Heap { of: &HEAP.description, rate }, records.collect(), Vec::new())
 }
 
 fn written(snapshot: &Snapshot) -> Vec<Vec<i64>> {
@@ -57,7 +58,7 @@ fn differences_of_estimates_add_up() {
     }
 }
 
-fn waits(of: &'static BuiltIn, counts: &[(usize, i64, i64)]) -> Snapshot {
+fn waits(of: &'static Description, counts: &[(usize, i64, i64)]) -> Snapshot {
     let record =
         |&(at, count, ticks): &(usize, i64, i64)| Record::new(&STACKS[at][..], Leaf::Hooks, [count, ticks]);
     let kind = ProfileKind::Contention { of, ticks_per_second: 1_000_000_000, fraction: 1 };
@@ -66,11 +67,11 @@ fn waits(of: &'static BuiltIn, counts: &[(usize, i64, i64)]) -> Snapshot {
 
 #[test]
 fn waits_are_less_what_they_were_and_in_order() {
-    let earlier = waits(&BLOCK, &[(0, 9, 900), (1, 1, 50)]);
-    let later = waits(&BLOCK, &[(0, 10, 910), (1, 1, 50), (2, 4, 400)]);
+    let earlier = waits(&BLOCK.description, &[(0, 9, 900), (1, 1, 50)]);
+    let later = waits(&BLOCK.description, &[(0, 10, 910), (1, 1, 50), (2, 4, 400)]);
     assert_eq!(written(&later.since(&earlier, Since::Everything)), [[4, 400], [1, 10]]);
     // Snapshots of different profiles have nothing in common.
-    let other = waits(&MUTEX, &[(0, 1, 1)]).since(&earlier, Since::Everything);
+    let other = waits(&MUTEX.description, &[(0, 1, 1)]).since(&earlier, Since::Everything);
     assert_eq!(written(&other), [[1, 1]]);
 }
 

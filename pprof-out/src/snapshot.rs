@@ -1,25 +1,24 @@
-//! The records of a profile at one instant, and all forms in which they are written.
+//! The records of a profile at one instant, and which of them are shown. Each form in which they are written has a file
+//! (`proto_form`, `text_form`, `top_form`, `collapsed`, `call_tree`, `goroutine_dump`, `goroutine_groups`).
 
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::Instant;
 
 use rtprof_profiler::{BlockKinds, contention};
+use rtprof_runtime::counters::CountedProfile;
 use rtprof_runtime::snapshot::Recorded;
 use rtprof_runtime::{hook, room};
 use rtprof_symbols::frames::Frames;
 use rtprof_symbols::locations::Locations;
-use rtprof_symbols::symbolizer::{NameSearch, SearchPriority, Symbolization};
+use rtprof_symbols::symbolizer::Symbolization;
 use rtprof_symbols::view::View;
 
-use crate::built_in::BLOCK;
-use crate::call_tree::CallTree;
-use crate::goroutine_dump::GoroutineFilter;
+use crate::goroutine_filter::GoroutineFilter;
+use crate::incomplete;
 use crate::kind::ProfileKind;
 use crate::record::{Detail, Record};
-use crate::sink::Sink;
 use crate::taken::Taken;
-use crate::{collapsed, goroutine_dump, goroutine_groups, incomplete, proto_form, text_form, top_form};
 
 /// What an export allocates at one time, at most, without its records: names and the output.
 pub(crate) const SMALL_EXPORT: usize = 4 << 20;
@@ -97,111 +96,8 @@ impl Snapshot {
         }
     }
 
-    /// Writes gzipped profile.proto.
-    ///
-    /// # Errors
-    /// Those of the writer; [`OutOfMemory`](io::ErrorKind::OutOfMemory) if a limit of the address space leaves too little.
-    pub fn write_proto(&self, mut w: impl Write, symbolization: Symbolization) -> io::Result<()> {
-        self.check_room()?;
-        proto_form::write(self, self.view(symbolization), &mut Sink::new(&mut w))
-    }
-
-    /// Writes Go's text form, for people. `go tool pprof` reads it as well, but it does not contain the duration of a
-    /// delta profile.
-    ///
-    /// # Errors
-    /// Those of the writer; [`OutOfMemory`](io::ErrorKind::OutOfMemory) if a limit of the address space leaves too little.
-    pub fn write_text(&self, mut w: impl Write, symbolization: Symbolization) -> io::Result<()> {
-        self.check_room()?;
-        text_form::write(self, self.view(symbolization), &mut Sink::new(&mut w))
-    }
-
-    /// Writes each goroutine by itself, in the form that a Go program prints when it panics; other profiles as
-    /// [`write_text`](Self::write_text) does. Go: `debug=2`.
-    ///
-    /// # Errors
-    /// Those of the writer; [`OutOfMemory`](io::ErrorKind::OutOfMemory) if a limit of the address space leaves too little.
-    pub fn write_dump(&self, mut w: impl Write, symbolization: Symbolization) -> io::Result<()> {
-        self.check_room()?;
-        match &self.goroutines {
-            Some(each) => {
-                let view = self.view(symbolization);
-                goroutine_dump::write(
-                    each,
-                    &self.comments,
-                    view,
-                    self.filter.as_ref(),
-                    &mut Sink::new(&mut w),
-                )
-            }
-            None => self.write_text(w, symbolization),
-        }
-    }
-
-    /// Writes goroutines with equal stacks as one, for people: first tasks whose thread waits, then the other tasks and the
-    /// threads, the most frequent stack first. Other profiles are written as [`write_text`](Self::write_text) does.
-    ///
-    /// # Errors
-    /// Those of the writer; [`OutOfMemory`](io::ErrorKind::OutOfMemory) if a limit of the address space leaves too little.
-    pub fn write_groups(&self, mut w: impl Write, symbolization: Symbolization) -> io::Result<()> {
-        self.check_room()?;
-        match &self.goroutines {
-            Some(each) => {
-                let view = self.view(symbolization);
-                goroutine_groups::write(
-                    each,
-                    &self.comments,
-                    view,
-                    self.filter.as_ref(),
-                    &mut Sink::new(&mut w),
-                )
-            }
-            None => self.write_text(w, symbolization),
-        }
-    }
-
-    /// Leaves the other goroutines out of [`write_dump`](Self::write_dump) and [`write_groups`](Self::write_groups).
-    #[must_use]
-    pub fn with_goroutines(self, filter: GoroutineFilter) -> Self {
-        Self { filter: Some(filter), ..self }
-    }
-
-    /// Writes collapsed stacks, the form that flame graph tools read: a line for each stack, its functions from the
-    /// outermost to the leaf with semicolons between, a space, and the value. `sample_type` is an index in
-    /// [`sample_types`](Self::sample_types). Stacks without that value are left out.
-    ///
-    /// # Errors
-    /// Those of the writer; if there is no such sample type; [`OutOfMemory`](io::ErrorKind::OutOfMemory) if a limit of the
-    /// address space leaves too little.
-    pub fn write_collapsed(
-        &self,
-        mut w: impl Write,
-        sample_type: usize,
-        symbolization: Symbolization,
-    ) -> io::Result<()> {
-        self.check_sample_type(sample_type)?;
-        self.check_room()?;
-        collapsed::write(self, sample_type, self.view(symbolization), &mut Sink::new(&mut w))
-    }
-
-    /// Writes a table of functions for people: the first lines of `go tool pprof -top`, each with the source line that has
-    /// most of the function's value, and the snapshot's comments. `sample_type` is an index in
-    /// [`sample_types`](Self::sample_types).
-    ///
-    /// # Errors
-    /// As of [`write_collapsed`](Self::write_collapsed).
-    pub fn write_top(
-        &self,
-        mut w: impl Write,
-        sample_type: usize,
-        symbolization: Symbolization,
-    ) -> io::Result<()> {
-        self.check_sample_type(sample_type)?;
-        self.check_room()?;
-        top_form::write(self, sample_type, self.view(symbolization), &mut Sink::new(&mut w))
-    }
-
-    fn check_sample_type(&self, sample_type: usize) -> io::Result<()> {
+    /// Checks that there is such a sample type.
+    pub(crate) fn check_sample_type(&self, sample_type: usize) -> io::Result<()> {
         if sample_type < self.sample_types().len() {
             return Ok(());
         }
@@ -209,37 +105,10 @@ impl Snapshot {
         Err(io::Error::new(io::ErrorKind::InvalidInput, message))
     }
 
-    /// Returns all stacks as one tree from the outermost function on, for a flame graph.
-    pub fn call_tree(&self, symbolization: Symbolization) -> CallTree {
-        let _workspace = hook::workspace();
-        CallTree::of(self, self.view(symbolization))
-    }
-
-    /// Starts a search for the names of all functions on a low-priority thread, and calls `at_end` when the search has
-    /// ended: at once, if all names are known. Afterwards the snapshot has the names when it is written as
-    /// [`Known`](Symbolization::Known).
-    ///
-    /// This is for a caller that has no thread to wait with, or waits for a limited time, such as a server. `at_end`
-    /// must be short, because the thread continues with the next search after it. If the search is dropped before its
-    /// end, `at_end` may not be called. Where no thread can be started the names are found before this returns.
-    pub fn find_names(&self, at_end: impl FnOnce() + Send + 'static) -> NameSearch {
-        self.search(SearchPriority::Low, Box::new(at_end))
-    }
-
-    /// Starts a search as [`find_names`](Self::find_names) does, on a thread of the priority of the program's threads: for
-    /// a caller that cannot wait until a busy program leaves a core unused.
-    pub fn find_names_urgently(&self, at_end: impl FnOnce() + Send + 'static) -> NameSearch {
-        self.search(SearchPriority::Program, Box::new(at_end))
-    }
-
-    fn search(&self, priority: SearchPriority, at_end: Box<dyn FnOnce() + Send>) -> NameSearch {
-        let _workspace = hook::workspace();
-        let view = self.view(Symbolization::Known);
-        let locations = match &self.goroutines {
-            Some(each) => goroutine_dump::locations(each, view),
-            None => self.locations(view),
-        };
-        locations.search(priority, at_end)
+    /// Leaves the other goroutines out of [`write_dump`](Self::write_dump) and [`write_groups`](Self::write_groups).
+    #[must_use]
+    pub fn with_goroutines(self, filter: GoroutineFilter) -> Self {
+        Self { filter: Some(filter), ..self }
     }
 
     /// Also shows the frames that std runs between the beginning of a thread and the program's first function, which
@@ -260,7 +129,9 @@ impl Snapshot {
         let _workspace = hook::workspace();
         self.records = Arc::new(self.records.iter().filter(|record| is_of(record)).cloned().collect());
         let missing = kinds - contention::block_profile_kinds();
-        if self.kind.built_in() == Some(&BLOCK) && !missing.is_empty() {
+        if self.kind.description().is_some_and(|of| of.counted == Some(CountedProfile::Block))
+            && !missing.is_empty()
+        {
             let missing: Vec<_> = missing.iter_names().map(|(name, _)| name.to_lowercase()).collect();
             self.comments.push(format!(
                 "rtprof: waits of the kinds {} are not recorded; set_block_profile_kinds adds them",
@@ -288,7 +159,7 @@ impl Snapshot {
         room::check_for_work(SMALL_EXPORT + self.records.len() * OF_A_RECORD)
     }
 
-    fn view(&self, symbolization: Symbolization) -> View {
+    pub(crate) fn view(&self, symbolization: Symbolization) -> View {
         View { symbolization, startup_frames: self.startup_frames, from_program: self.from_program }
     }
 

@@ -314,8 +314,8 @@ fn leaf(profile: &Profile) -> Leaf {
     let text = |at: i64| &*profile.string_table[at as usize];
     let types = || profile.sample_type.iter().map(|kind| (text(kind.r#type), text(kind.unit)));
     match profile.drop_frames {
-        _ if types().eq(HEAP.sample_types.iter().copied()) => Leaf::Allocator,
-        _ if types().eq(CPU.sample_types.iter().copied()) => Leaf::Call,
+        _ if types().eq(HEAP.description.sample_types.iter().copied()) => Leaf::Allocator,
+        _ if types().eq(CPU.description.sample_types.iter().copied()) => Leaf::Call,
         // The caller of a custom profile has skipped what it wanted.
         0 => Leaf::Skip(0),
         _ => Leaf::Hooks,

@@ -19,22 +19,36 @@
 
 use std::cmp::Reverse;
 use std::fmt::Write as _;
-use std::io;
+use std::io::{self, Write};
 
+use rtprof_runtime::counters::CountedProfile;
 use rtprof_runtime::own_files;
 use rtprof_symbols::locations::Locations;
+use rtprof_symbols::symbolizer::Symbolization;
 use rtprof_symbols::view::View;
 
-use crate::built_in::{BuiltIn, MUTEX};
-use crate::heap::{self, ALLOC_OBJECTS, ALLOC_SPACE, HeapValues, INUSE_OBJECTS, INUSE_SPACE};
+use crate::description::Description;
+use crate::heap_values::{self, ALLOC_OBJECTS, ALLOC_SPACE, HeapValues, INUSE_OBJECTS, INUSE_SPACE};
 use crate::kind::ProfileKind;
 use crate::record::Record;
 use crate::sink::Sink;
 use crate::snapshot::Snapshot;
 use crate::text;
 
+impl Snapshot {
+    /// Writes Go's text form, for people. `go tool pprof` reads it as well, but it does not contain the duration of a
+    /// delta profile.
+    ///
+    /// # Errors
+    /// Those of the writer; [`OutOfMemory`](io::ErrorKind::OutOfMemory) if a limit of the address space leaves too little.
+    pub fn write_text(&self, mut w: impl Write, symbolization: Symbolization) -> io::Result<()> {
+        self.check_room()?;
+        write(self, self.view(symbolization), &mut Sink::new(&mut w))
+    }
+}
+
 /// Writes the text form. Go: `writeProfileInternal`, `printCountProfile`, and the text form of `writeHeapInternal`.
-pub(crate) fn write(snapshot: &Snapshot, view: View, sink: &mut Sink<'_>) -> io::Result<()> {
+fn write(snapshot: &Snapshot, view: View, sink: &mut Sink<'_>) -> io::Result<()> {
     let mut locations = snapshot.locations(view);
     match &snapshot.kind {
         ProfileKind::Heap { rate, .. } => write_heap(snapshot, *rate, &mut locations, sink),
@@ -116,10 +130,11 @@ fn write_counts(
     write_samples(snapshot, head, records, locations, sink)
 }
 
-fn contention_head(of: &BuiltIn, ticks_per_second: u64, fraction: i64, is_empty: bool) -> String {
-    let title = if *of == MUTEX { "mutex" } else { "contention" };
+fn contention_head(of: &Description, ticks_per_second: u64, fraction: i64, is_empty: bool) -> String {
+    let is_mutex = of.counted == Some(CountedProfile::Mutex);
+    let title = if is_mutex { "mutex" } else { "contention" };
     let mut text = format!("--- {title}:\ncycles/second={ticks_per_second}\n");
-    if *of == MUTEX {
+    if is_mutex {
         let period = if is_empty { fraction } else { 1 };
         let _ = writeln!(text, "sampling period={period}");
         if fraction > 1 {
@@ -148,13 +163,13 @@ fn write_heap(
 ) -> io::Result<()> {
     // pprof itself scales a profile of one rate, by the rate in the first line. It cannot scale records of several
     // rates, so these are written scaled and the line says rate 1.
-    let rate = heap::single_rate(&snapshot.records, current_rate);
+    let rate = heap_values::single_rate(&snapshot.records, current_rate);
     let mut estimated = HeapValues::default();
     let mut shown = HeapValues::default();
     let mut records: Vec<(HeapValues, &Record)> = Vec::with_capacity(snapshot.records.len());
     for record in snapshot.records.iter() {
-        let scaled = heap::estimated(record);
-        let values = if rate.is_some() { heap::sampled(record) } else { scaled };
+        let scaled = heap_values::estimated(record);
+        let values = if rate.is_some() { heap_values::sampled(record) } else { scaled };
         for at in 0..values.len() {
             estimated[at] += scaled[at];
             shown[at] += values[at];
@@ -228,7 +243,7 @@ mod tests {
     }
 
     fn text_of(records: Vec<Record>) -> String {
-        let kind = ProfileKind::Heap { of: &HEAP, rate: 4096 };
+        let kind = ProfileKind::Heap { of: &HEAP.description, rate: 4096 };
         let mut out = Vec::new();
         Snapshot::new(kind, records, vec!["3 samples lost".into()]).write_to(&mut out, 1).unwrap();
         String::from_utf8(out).unwrap()

@@ -9,9 +9,9 @@ use std::time::Duration;
 use rtprof_runtime::hook;
 use rtprof_symbols::view::View;
 
-use crate::built_in::{HEAP, MOST_VALUES};
-use crate::contention::{take_block, take_mutex};
-use crate::heap::{self, ALLOC_OBJECTS, ALLOC_SPACE, INUSE_OBJECTS, INUSE_SPACE};
+use crate::built_in::{BLOCK, BuiltIn, HEAP, MUTEX};
+use crate::description::MOST_VALUES;
+use crate::heap_values::{ALLOC_OBJECTS, ALLOC_SPACE, INUSE_OBJECTS, INUSE_SPACE};
 use crate::snapshot::Snapshot;
 
 /// The allocations of one function. The values are estimates for all allocations, as in the heap profile.
@@ -52,27 +52,23 @@ pub struct ContentionTopEntry {
 /// Returns the `n` functions with the most bytes in use, then ever allocated, each with its own allocations only; as
 /// `go tool pprof -top` shows a heap profile.
 pub fn heap_top(n: usize) -> Vec<TopEntry> {
-    top(n, || heap::take(&HEAP), heap_entries)
+    top(n, &HEAP, heap_entries)
 }
 
 /// Returns the `n` functions that waited longest, as `go tool pprof -top` shows the block profile.
 pub fn block_top(n: usize) -> Vec<ContentionTopEntry> {
-    top(n, take_block, contention_entries)
+    top(n, &BLOCK, contention_entries)
 }
 
 /// Returns the `n` functions that made others wait longest, as `go tool pprof -top` shows the mutex profile.
 pub fn mutex_top(n: usize) -> Vec<ContentionTopEntry> {
-    top(n, take_mutex, contention_entries)
+    top(n, &MUTEX, contention_entries)
 }
 
-fn top<E: Clone>(
-    n: usize,
-    take: impl FnOnce() -> Snapshot,
-    entries: impl FnOnce(&Snapshot) -> Vec<E>,
-) -> Vec<E> {
+fn top<E: Clone>(n: usize, of: &'static BuiltIn, entries: impl FnOnce(&Snapshot) -> Vec<E>) -> Vec<E> {
     let mut entries = {
         let _workspace = hook::workspace();
-        entries(&take())
+        entries(&of.take())
     };
     entries.truncate(n);
     // Copied where allocations are tracked, because the result belongs to the caller.
@@ -158,7 +154,6 @@ fn sorted<E, R: Ord>(mut entries: Vec<E>, rank: impl Fn(&E) -> R, name: impl Fn(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::built_in::BLOCK;
     use crate::kind::ProfileKind;
     use crate::record::{Detail, Leaf, Record};
 
@@ -170,7 +165,7 @@ mod tests {
         };
         // 0x30 calls itself.
         let records = vec![record(&[0x10, 0x30, 0x30], 3, 1), record(&[0x20, 0x30], 5, 5)];
-        let kind = ProfileKind::Heap { of: &HEAP, rate: 1 };
+        let kind = ProfileKind::Heap { of: &HEAP.description, rate: 1 };
         let table: Vec<_> = heap_entries(&Snapshot::new(kind, records, Vec::new()))
             .into_iter()
             .map(|e| {
@@ -192,7 +187,8 @@ mod tests {
         let record = |stack: &'static [usize], count, ticks| Record::new(stack, Leaf::Hooks, [count, ticks]);
         // 0x20 calls itself; a tick is half a nanosecond.
         let records = vec![record(&[0x10, 0x20, 0x20], 3, 2000), record(&[0x20, 0x30], 1, 500)];
-        let kind = ProfileKind::Contention { of: &BLOCK, ticks_per_second: 2_000_000_000, fraction: 0 };
+        let kind =
+            ProfileKind::Contention { of: &BLOCK.description, ticks_per_second: 2_000_000_000, fraction: 0 };
         let table: Vec<_> = contention_entries(&Snapshot::new(kind, records, Vec::new()))
             .into_iter()
             .map(|e| (e.function, e.delay.as_nanos(), e.contentions, e.cumulative_delay.as_nanos()))

@@ -7,10 +7,11 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::io;
+use std::io::{self, Write};
 use std::sync::Arc;
 
 use rtprof_runtime::own_files;
+use rtprof_symbols::symbolizer::Symbolization;
 use rtprof_symbols::view::View;
 
 use crate::sink::Sink;
@@ -46,12 +47,26 @@ struct Table {
     total: i64,
 }
 
-pub(crate) fn write(
-    snapshot: &Snapshot,
-    sample_type: usize,
-    view: View,
-    sink: &mut Sink<'_>,
-) -> io::Result<()> {
+impl Snapshot {
+    /// Writes a table of functions for people: the first lines of `go tool pprof -top`, each with the source line that has
+    /// most of the function's value, and the snapshot's comments. `sample_type` is an index in
+    /// [`sample_types`](Self::sample_types).
+    ///
+    /// # Errors
+    /// As of [`write_collapsed`](Self::write_collapsed).
+    pub fn write_top(
+        &self,
+        mut w: impl Write,
+        sample_type: usize,
+        symbolization: Symbolization,
+    ) -> io::Result<()> {
+        self.check_sample_type(sample_type)?;
+        self.check_room()?;
+        write(self, sample_type, self.view(symbolization), &mut Sink::new(&mut w))
+    }
+}
+
+fn write(snapshot: &Snapshot, sample_type: usize, view: View, sink: &mut Sink<'_>) -> io::Result<()> {
     let mut table = Table::default();
     let mut calls = Vec::new();
     let of_names = snapshot.for_each(view, |frames, values| {
