@@ -10,6 +10,7 @@
 mod agreement;
 mod checker;
 mod event;
+mod header;
 mod invalid;
 mod last_change;
 mod merge;
@@ -29,6 +30,7 @@ mod validate_tests;
 pub use agreement::disagreements;
 pub use checker::{Checker, EventCheck, event_check};
 pub use event::{Argument, ArgumentKind, EventType, NO_PROC};
+pub use header::is_go;
 pub use invalid::{Consequence, Invalid, Violation};
 pub use parsed::{Event, Frame, Parsed};
 pub use validate::validate;

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::event::{ArgumentKind, EventType, LENGTH_PREFIXED, MAX_ARGUMENTS, MAX_LENGTH, NO_PROC};
+use super::header::version;
 use super::invalid::{Invalid, Violation};
 use super::record::Reader;
-use super::validate::version;
 
 /// The version that rtprof writes: "go 1.19 trace".
 pub(crate) const VERSION: u32 = 19;

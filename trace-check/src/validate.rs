@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use super::event::{ArgumentKind, EventType};
+use super::header::version;
 use super::invalid::{Consequence, Invalid, Violation};
 use super::merge::merge;
 use super::parse::{File, RawEvent, parse};
@@ -90,12 +91,6 @@ impl Parsed {
             findings: findings.0,
         })
     }
-}
-
-/// Returns the version of Go that the header of a file names.
-pub(crate) fn version(bytes: &[u8]) -> Option<u32> {
-    let header = bytes.get(..16)?.strip_prefix(b"go 1.")?.strip_suffix(b" trace\0\0\0")?;
-    std::str::from_utf8(header).ok()?.parse().ok()
 }
 
 /// Checks that every referenced string and stack is defined.

@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use super::{EventKind, Trace, Track};
+use super::trace::{EventKind, Trace, Track};
 
 /// The moments at which slices begin and end.
 #[derive(Default)]

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use prost::Message;
 
 use super::proto::{self, InternedData, TracePacket};
-use super::{Event, EventKind, Frame, Sample, Track};
+use super::trace::{Event, EventKind, Frame, Sample, Track};
 
 /// The clock of the system to which all times are converted.
 const BOOTTIME: u32 = 6;

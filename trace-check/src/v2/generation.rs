@@ -7,7 +7,7 @@ use crate::parse::RawFrame;
 use crate::record::Reader;
 
 use super::specs::record;
-use super::{WITH_END, WITH_SNAPSHOT};
+use super::versions::{WITH_END, WITH_SNAPSHOT};
 
 const MAX_BATCH: u64 = 64 << 10;
 const MAX_STRING: u64 = 1024;

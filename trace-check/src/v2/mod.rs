@@ -17,6 +17,7 @@ mod rules;
 mod specs;
 #[cfg(test)]
 mod tests;
+mod versions;
 
 use crate::event::EventType;
 use crate::invalid::{Invalid, Violation};
@@ -27,14 +28,7 @@ use crate::tasks::own_ancestor;
 use generation::Generations;
 use ordering::Ordering;
 
-/// The versions that Go 1.27 reads.
-pub(crate) const VERSIONS: [u32; 4] = [22, 23, 25, 26];
-
-/// The first version with a snapshot of the clocks.
-const WITH_SNAPSHOT: u32 = 25;
-
-/// The first version with a mark at the end of a generation.
-const WITH_END: u32 = 26;
+pub(crate) use versions::VERSIONS;
 
 /// Reads the complete generations of a trace of this version, which begins after the header. Also returns the fault
 /// that keeps a reader from the rest, if any.
