@@ -12,7 +12,11 @@ use super::samples::Samples;
 #[cfg(any(test, feature = "self-check"))]
 use super::self_check::Others;
 use super::session::Session;
-use super::{Clock, Encode, Options, Stats, TraceError, stats};
+use crate::encode::{Clock, Encode};
+use crate::encoders;
+use crate::error::TraceError;
+use crate::options::Options;
+use crate::stats::{self, Stats};
 
 /// How often the reader looks for work. Threads that record wake no reader.
 const LOOK: Duration = Duration::from_millis(10);
@@ -90,9 +94,9 @@ impl Reader {
         let procs = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
         let Options { format, .. } = session.options;
         let (clock, view) = (Clock { ticks_per_second, start }, session.options.view());
-        let mut encoder = super::encoder(format, clock, procs, view);
+        let mut encoder = encoders::encoder(format, clock, procs, view);
         #[cfg(any(test, feature = "self-check"))]
-        let others = Others::begin(format, |other| super::encoder(other, clock, procs, view));
+        let others = Others::begin(format, |other| encoders::encoder(other, clock, procs, view));
         let mut chunk = Vec::new();
         encoder.begin(&mut chunk);
         Ok(Self {

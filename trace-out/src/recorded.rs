@@ -15,7 +15,7 @@ use rtprof_trace_check::{Parsed, disagreements, perfetto, validate};
 use super::perfetto::{PartFile, Perfetto};
 use super::v1::V1;
 use super::v2::{V2, Version};
-use super::{Clock, Encode};
+use crate::encode::{Clock, Encode};
 
 /// The records of a thread in a generation.
 #[derive(Clone, Default)]

@@ -5,7 +5,8 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use rtprof_tracer::generation::{Generation, Tables};
 
-use crate::{Encode, Format};
+use crate::encode::Encode;
+use crate::options::Format;
 
 /// Called with each event of a trace in the first format: its P, its tick, its number on the wire and its arguments;
 /// and with `None` at the end. Panics if the event may not follow the events before it.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use rtprof_runtime::clock;
 use rtprof_tracer::drain;
 
-use super::Counts;
+use crate::encode::Counts;
 
 /// Counts of what was recorded in a trace, and of what was lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -8,7 +8,8 @@ use std::time::{Duration, SystemTime};
 
 use rtprof_runtime::private_file;
 
-use crate::{Format, TraceError};
+use crate::error::TraceError;
+use crate::options::Format;
 
 const PREFIX: &str = "flight-";
 /// A file that is being written, or whose process ended meanwhile.

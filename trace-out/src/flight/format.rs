@@ -3,9 +3,11 @@
 use rtprof_symbols::view::View;
 use rtprof_tracer::generation::{Generation, Tables};
 
+use crate::encode::{Clock, Counts, Encode};
+use crate::error::TraceError;
+use crate::options::Format;
 use crate::perfetto::{self, PartFile, Perfetto};
 use crate::v2::{self, V2, Version};
-use crate::{Clock, Counts, Encode, Format, TraceError};
 
 /// Encodes the generations that a flight recorder keeps.
 pub(super) enum Encoder {

@@ -25,7 +25,10 @@ use rtprof_tracer::drain::Counts;
 
 use super::recording::{Consumer, Kind, Limits, Part};
 use super::samples::Samples;
-use super::{Clock, Format, Options, Stats, TraceError};
+use crate::encode::Clock;
+use crate::error::TraceError;
+use crate::options::{Format, Options};
+use crate::stats::Stats;
 
 pub use files::{LatencyGuard, WindowFiles, WindowOptions};
 

@@ -7,7 +7,9 @@ use rtprof_runtime::hook;
 use rtprof_symbols::view::View;
 use rtprof_tracer::TableView;
 
-use crate::{Format, Stats, TraceError};
+use crate::error::TraceError;
+use crate::options::Format;
+use crate::stats::Stats;
 
 use super::format::{File, Part};
 

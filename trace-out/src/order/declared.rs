@@ -4,9 +4,9 @@ use rtprof_runtime::state::State;
 use rtprof_tracer::record::Status;
 
 use super::goroutines::distance;
-use super::lanes::{Awaits, Reading};
-use super::pass::Passed;
-use super::{EventPosition, EventSink, NONE, Order, SHARED};
+use super::lanes::{Awaits, Passed, Reading, SHARED};
+use super::sink::{EventPosition, EventSink};
+use super::{NONE, Order};
 
 impl Order {
     /// Processes a declaration, which is authoritative unless the trace is further already.

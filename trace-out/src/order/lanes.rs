@@ -1,14 +1,22 @@
 //! The lanes of a trace, one for each thread's life, and how far each was read.
 
+use rtprof_runtime::state::State;
 use rtprof_tracer::generation::{Buffered, LaneRecords};
 use rtprof_tracer::record::{Record, Records};
 
 use crate::dense::DenseTable;
 
-use super::OpenCall;
-
 /// The lane of records from outside threads.
 pub(crate) const SHARED: u32 = 0;
+
+/// A call that a thread was in when another thread looked, at `tick`.
+#[derive(Clone, Copy)]
+pub(super) struct OpenCall {
+    pub(super) tick: u64,
+    pub(super) goroutine: u64,
+    pub(super) state: State,
+    pub(super) begin: u64,
+}
 
 /// The state of a lane that persists between generations.
 #[derive(Clone, Default)]
@@ -71,6 +79,9 @@ pub(super) struct Reading<'a> {
     records: Records<'a>,
     buffers: std::vec::IntoIter<Buffered<'a>>,
 }
+
+/// `Err` has the event for which a record waits, if it cannot be passed on.
+pub(super) type Passed = Result<(), Awaits>;
 
 /// The event for which a lane waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,11 +4,9 @@ use rtprof_runtime::state::State;
 use rtprof_tracer::record::Record;
 
 use super::goroutines::{Fit, OrderedGoroutine};
-use super::lanes::{Awaits, Reading};
-use super::{EventPosition, EventSink, NONE, OpenCall, Order, SHARED};
-
-/// `Err` has the event for which a record waits, if it cannot be passed on.
-pub(super) type Passed = Result<(), Awaits>;
+use super::lanes::{Awaits, OpenCall, Passed, Reading, SHARED};
+use super::sink::{EventPosition, EventSink};
+use super::{NONE, Order};
 
 impl Order {
     /// Passes a record on, or leaves it out if it is stale.

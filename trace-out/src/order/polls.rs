@@ -4,9 +4,9 @@ use rtprof_runtime::state::State;
 use rtprof_tracer::record::Record;
 
 use super::goroutines::OrderedGoroutine;
-use super::lanes::Reading;
-use super::pass::Passed;
-use super::{EventPosition, EventSink, NONE, Order, SHARED};
+use super::lanes::{Passed, Reading, SHARED};
+use super::sink::{EventPosition, EventSink};
+use super::{NONE, Order};
 
 impl Order {
     /// Ends the poll of a task, on the lane where it began.

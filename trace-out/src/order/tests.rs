@@ -1,14 +1,14 @@
 use std::collections::HashMap;
 
 use rtprof_runtime::wait_reason::WaitReason;
-use rtprof_tracer::record::RecordKind;
+use rtprof_tracer::record::{RecordKind, Status};
 
 use super::*;
 use crate::recorded::{RecordedLane, generation};
 
 /// Writes down all calls.
 #[derive(Default)]
-struct Told {
+struct Steps {
     steps: Vec<String>,
     ticks: Vec<u64>,
     /// The goroutines by their indices.
@@ -17,14 +17,14 @@ struct Told {
     targets: Vec<(String, u64)>,
 }
 
-impl Told {
+impl Steps {
     fn tell(&mut self, at: EventPosition, what: String) {
         self.steps.push(what);
         self.ticks.push(at.tick);
     }
 }
 
-impl EventSink for Told {
+impl EventSink for Steps {
     fn lane(&mut self, _: u32, _: u64, _: u32) {}
 
     fn introduce(&mut self, at: EventPosition, goroutine: u32, _: Option<u32>, status: &Status) {
@@ -57,8 +57,8 @@ impl EventSink for Told {
     }
 }
 
-fn order(generations: &[&[RecordedLane]]) -> (Told, OrderCounts) {
-    let (mut told, mut order) = (Told::default(), Order::new());
+fn order(generations: &[&[RecordedLane]]) -> (Steps, OrderCounts) {
+    let (mut told, mut order) = (Steps::default(), Order::new());
     for (lanes, begin) in generations.iter().zip((0..).step_by(1000)) {
         order.generation(&generation(begin, begin + 1000, *lanes), &mut told);
     }

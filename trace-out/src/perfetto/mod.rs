@@ -8,6 +8,7 @@
 mod definitions;
 mod event;
 mod levels;
+mod open_tasks;
 mod openings;
 mod packets;
 mod part;
@@ -28,11 +29,12 @@ use rtprof_runtime::own_files;
 use rtprof_symbols::view::View;
 use rtprof_tracer::generation::{Generation, Tables};
 
+use self::sequence::SHARED;
 use super::order::Order;
 use super::schedule::{self, OUTSIDE, Schedule, Unmatched, Wire, Writing};
-use super::{Clock, Counts, Encode};
+use crate::encode::{Clock, Counts, Encode};
 use openings::Openings;
-use packets::{Packets, SHARED, sequence};
+use packets::{Packets, sequence};
 pub(crate) use part::{Part, PartFile};
 use tracks::Descriptions;
 
@@ -82,7 +84,7 @@ impl Perfetto {
         let regions = self.schedule.open_regions(tables);
         let Schedule { procs, names, .. } = &mut self.schedule;
         self.openings = Openings::of(&mut procs.wire, &openings, &names.definitions, &regions);
-        procs.wire.tracks.add_open(&mut openings);
+        openings.keep_listed(&mut procs.wire.tracks);
         Part {
             boot: procs.wire.boot_now(),
             begin: procs.wire.begin.saturating_sub(1),

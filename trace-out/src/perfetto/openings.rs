@@ -9,10 +9,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::definitions::{Tables, category, name};
-use super::packets::{Open, Packets, SHARED};
+use super::open_tasks::OpenTasks;
+use super::packets::{Open, Packets};
 use super::proto::{self, clock_id};
+use super::sequence::SHARED;
 use super::track;
-use super::user_tasks::OpenTasks;
+use super::tracks::Tracks;
 
 /// A slice that is open.
 struct Slice {
@@ -65,9 +67,13 @@ impl Openings {
         openings
     }
 
-    /// Keeps the slices on some tracks.
-    pub(super) fn retain(&mut self, mut is_kept: impl FnMut(u64) -> bool) {
-        self.slices.retain(|slice| is_kept(slice.track));
+    /// Keeps the slices whose goroutines are in the list, and adds the tracks of these slices' regions to it.
+    pub(super) fn keep_listed(&mut self, tracks: &mut Tracks) {
+        self.slices.retain(|slice| match track::of_goroutine(slice.track) {
+            None => true,
+            Some((id, is_region)) => tracks.note_open(id, is_region),
+        });
+        tracks.end_regions();
     }
 
     fn add(&mut self, track: u64, name: &str, category: u64) {

@@ -9,14 +9,11 @@ use super::definitions::{Tables, name};
 use super::event::TrackEvent;
 use super::levels::{Level, Levels};
 use super::proto;
-use super::sequence::{Apart, Body, Closed, Head, Sequence};
+use super::sequence::{Apart, Body, Closed, Head, SHARED, Sequence};
 use super::track;
 use super::tracks::{Kind, Tracks};
 use super::unordered::Unordered;
 use super::user_tasks::UserTasks;
-
-/// The sequence of tracks and of events that belong to no P.
-pub(super) const SHARED: u32 = 1;
 
 /// The sequence of samples.
 const SAMPLES: u32 = 2;

@@ -12,6 +12,9 @@ use super::definitions::{Tables, Used};
 use super::event::{PACKET, TrackEvent, put_packet};
 use super::proto;
 
+/// The sequence of tracks and of events that belong to no P.
+pub(super) const SHARED: u32 = 1;
+
 /// After so many events in a row on another track that becomes the sequence's own, which takes about as many bytes as
 /// naming it in five events.
 const SWITCH: u32 = 8;

@@ -4,11 +4,10 @@ use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::definitions::Tables;
-use super::openings::Openings;
-use super::packets::SHARED;
+use super::open_tasks::{OpenTasks, UserTask};
 use super::proto::{self, TrackDescriptor};
+use super::sequence::SHARED;
 use super::track;
-use super::user_tasks::{OpenTasks, UserTask};
 
 /// What a goroutine is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -97,22 +96,21 @@ impl Tracks {
         self.listed.user_tasks.push((task, parent, name));
     }
 
-    /// Adds the tracks of these slices' regions, and returns the slices whose goroutines are there.
-    pub(super) fn add_open(&mut self, openings: &mut Openings) {
-        let Self { listed, positions } = self;
-        openings.retain(|track| match track::of_goroutine(track) {
-            None => true,
-            Some((id, is_regions)) => {
-                let Some(&(position, _)) = positions.get(&id) else { return false };
-                listed.goroutines[position as usize].has_slices = true;
-                if is_regions {
-                    listed.regions.push(id);
-                }
-                true
-            }
-        });
-        listed.regions.sort_unstable();
-        listed.regions.dedup();
+    /// Notes that a goroutine has a slice that began earlier, one of its regions or another. Returns `false` if the
+    /// goroutine is not there.
+    pub(super) fn note_open(&mut self, id: u64, is_region: bool) -> bool {
+        let Some(&(position, _)) = self.positions.get(&id) else { return false };
+        self.listed.goroutines[position as usize].has_slices = true;
+        if is_region {
+            self.listed.regions.push(id);
+        }
+        true
+    }
+
+    /// Ends the list of goroutines with regions, which has each once.
+    pub(super) fn end_regions(&mut self) {
+        self.listed.regions.sort_unstable();
+        self.listed.regions.dedup();
     }
 
     /// Takes the list.

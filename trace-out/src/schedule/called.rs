@@ -2,21 +2,13 @@
 
 use rtprof_runtime::labels::{self, LabelSetId};
 use rtprof_tracer::generation::Tables;
-use rtprof_tracer::record::{NAMED_LATER, StackId, StringId, cut};
+use rtprof_tracer::record::{NAMED_LATER, StringId, cut};
 
 use super::changes::Schedule;
+use super::goroutines::Begun;
 use super::late_names::{LateNames, given_in};
 use super::procs::Wire;
 use super::writing::Writing;
-
-/// The data of a goroutine at its creation.
-#[derive(Clone, Copy)]
-pub(super) struct Begun {
-    pub(super) goroutine: u64,
-    pub(super) name: StringId,
-    pub(super) created_by: StackId,
-    pub(super) is_task: bool,
-}
 
 impl<W: Wire> Writing<'_, W> {
     /// Returns the name of a goroutine from its creation on.

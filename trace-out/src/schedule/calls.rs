@@ -10,18 +10,9 @@ use rtprof_tracer::record::{Record, StackId};
 use crate::order::EventPosition;
 
 use super::changes::Schedule;
-use super::goroutines::{NONE, Phase};
+use super::goroutines::{NONE, OpenCall, Phase};
 use super::procs::Wire;
 use super::writing::Writing;
-
-/// A call that is in progress at the end of a part of the trace.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Open {
-    lane: u32,
-    index: u32,
-    state: State,
-    begin: u64,
-}
 
 impl<W: Wire> Schedule<W> {
     /// Changes a running goroutine to the state of a call.
@@ -37,7 +28,7 @@ impl<W: Wire> Schedule<W> {
         // Its record may have come between the look at the call and the end of the part.
         let is_over = begin < self.goroutines[index].call_end;
         if !is_over {
-            self.open_calls.push(Open { lane, index, state, begin: self.in_file(begin) });
+            self.open_calls.push(OpenCall { lane, index, state, begin: self.in_file(begin) });
         }
     }
 
@@ -48,7 +39,7 @@ impl<W: Wire> Schedule<W> {
 
     /// Shows the open calls of running goroutines, from their beginning on, or from the goroutine's last event on.
     pub(super) fn begin_open_calls(&mut self) {
-        for Open { lane, index, state, begin } in std::mem::take(&mut self.open_calls) {
+        for OpenCall { lane, index, state, begin } in std::mem::take(&mut self.open_calls) {
             if let Some((shown, since)) = self.open_call_of(lane) {
                 if since == begin {
                     continue;

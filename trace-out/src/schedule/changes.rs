@@ -9,10 +9,8 @@ use crate::awaited::AwaitedStacks;
 use crate::dense::DenseTable;
 use crate::order::{EventPosition, SHARED};
 
-use super::called::Begun;
-use super::calls::Open;
 use super::event::{Event, Start, Thread};
-use super::goroutines::{Goroutines, NONE, Phase, UsedIds};
+use super::goroutines::{Begun, Goroutines, NONE, OpenCall, Phase, UsedIds};
 use super::names::Names;
 use super::procs::{OUTSIDE, Procs, Wire};
 use super::reason::Reason;
@@ -54,7 +52,7 @@ pub(crate) struct Schedule<W: Wire> {
     /// The goroutine whose stop of the world was ended with the last part, and goes on in the next.
     pub(super) interrupted_stop: Option<u32>,
     /// Calls that are in progress at the end.
-    pub(super) open_calls: Vec<Open>,
+    pub(super) open_calls: Vec<OpenCall>,
     pub(crate) unmatched: Unmatched,
 }
 

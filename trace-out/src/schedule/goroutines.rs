@@ -1,6 +1,7 @@
 //! The goroutines of a trace, in the states that its readers track.
 
-use rtprof_tracer::record::StringId;
+use rtprof_runtime::state::State;
+use rtprof_tracer::record::{StackId, StringId};
 
 use crate::dense::DenseTable;
 
@@ -22,6 +23,24 @@ pub(crate) enum Phase {
     Running,
     Waiting,
     Syscall,
+}
+
+/// The data of a goroutine at its creation.
+#[derive(Clone, Copy)]
+pub(super) struct Begun {
+    pub(super) goroutine: u64,
+    pub(super) name: StringId,
+    pub(super) created_by: StackId,
+    pub(super) is_task: bool,
+}
+
+/// A call that is in progress at the end of a part of the trace.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OpenCall {
+    pub(super) lane: u32,
+    pub(super) index: u32,
+    pub(super) state: State,
+    pub(super) begin: u64,
 }
 
 /// A goroutine, while it lives.

@@ -10,10 +10,9 @@ use rtprof_tracer::record::{Record, StackId, Status, StringId, cut};
 use crate::awaited::Left;
 use crate::order::{EventPosition, EventSink};
 
-use super::called::Begun;
 use super::changes::{Schedule, unknown_thread};
 use super::event::{Event, Found, Thread};
-use super::goroutines::{NONE, Phase};
+use super::goroutines::{Begun, NONE, Phase};
 use super::procs::{OUTSIDE, Wire};
 use super::reason::Reason;
 

@@ -9,13 +9,14 @@ use rtprof_trace_check::{EventType, Parsed, validate};
 use rtprof_tracer::record::RecordKind;
 use test_support::{go_raw, rounds};
 
+use crate::Format;
+use crate::encode::{Clock, Counts, Encode};
 use crate::recorded::{
     RecordedLane, Texts, check_lost_generation, check_perfetto, check_second, check_windows, encode,
     generation,
 };
 use crate::simulated::{Mishaps, Simulation};
 use crate::v1::V1;
-use crate::{Clock, Counts, Encode, Format};
 
 const CLOCK: Clock = Clock { ticks_per_second: 2_900_000_000, start: 5_000_000 };
 
@@ -244,7 +245,7 @@ fn nanoseconds_a_record() {
             let mut fastest = f64::MAX;
             let mut last = String::new();
             for _ in 0..15 {
-                let mut encoder = crate::encoder(format, CLOCK, 4, View::default());
+                let mut encoder = crate::encoders::encoder(format, CLOCK, 4, View::default());
                 let mut out = Vec::with_capacity(16 << 20);
                 encoder.begin(&mut out);
                 let start = on_processor();

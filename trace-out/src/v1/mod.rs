@@ -13,7 +13,7 @@ use rtprof_tracer::generation::{Generation, Tables};
 
 use super::order::Order;
 use super::schedule::{self, OUTSIDE, Schedule, Writing};
-use super::{Clock, Counts, Encode};
+use crate::encode::{Clock, Counts, Encode};
 use batches::Batches;
 use event::NO_PROC;
 

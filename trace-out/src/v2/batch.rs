@@ -4,8 +4,8 @@ use std::time::SystemTime;
 
 use crate::varint::put_number;
 
+use super::clock::{Snapshot, TICKS_PER_SECOND};
 use super::event::{BATCH, EventType, NO_THREAD};
-use super::{Snapshot, TICKS_PER_SECOND};
 
 /// The most bytes of one event.
 const EVENT: usize = 128;

@@ -6,6 +6,7 @@
 //! kept, so that later generations open no file.
 
 mod batch;
+mod clock;
 mod definitions;
 mod event;
 mod outside;
@@ -16,23 +17,17 @@ mod tests;
 mod threads;
 mod writing;
 
-use std::time::SystemTime;
-
-use rtprof_runtime::clock;
 use rtprof_symbols::view::View;
 use rtprof_tracer::generation::{Generation, Tables};
 
 use super::order::Order;
 use super::schedule::{self, Names, Schedule, Writing};
-use super::{Clock, Counts, Encode};
+use crate::encode::{Clock, Counts, Encode};
 use batch::put_clock;
+use clock::Snapshot;
 use event::EventType;
 pub(crate) use part::Part;
 use streams::Streams;
-
-/// The ticks of a file per second, as in Go: one is 64 ns. A finer one would add a byte to most events. It has to be a
-/// whole number of nanoseconds, because readers round the time from each event to the next one down to those.
-const TICKS_PER_SECOND: u64 = clock::NANOS / 64;
 
 /// The version of Go that a file names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,7 +134,9 @@ impl V2 {
         let number = self.schedule.procs.wire.generation();
         let snapshot = match self.version {
             Version::Go122 => None,
-            Version::Go126 => Some(Snapshot::now(&self.schedule)),
+            Version::Go126 => {
+                Some(Snapshot::at(self.schedule.procs.wire.scaled(rtprof_runtime::clock::ticks())))
+            }
         };
         put_clock(out, number, self.begin, snapshot);
         self.schedule.procs.wire.end(self.end, outside, out);
@@ -161,24 +158,4 @@ fn put_names(
         out.push(EventType::EndOfGeneration as u8);
     }
     unnamed
-}
-
-/// One moment on three clocks.
-#[derive(Clone, Copy, Debug)]
-struct Snapshot {
-    /// In the file's units.
-    tick: u64,
-    /// Nanoseconds of the system's monotonic clock.
-    monotonic: u64,
-    wall: SystemTime,
-}
-
-impl Snapshot {
-    fn now(schedule: &Schedule<Streams>) -> Self {
-        Self {
-            tick: schedule.procs.wire.scaled(clock::ticks()),
-            monotonic: clock::monotonic_nanos(),
-            wall: SystemTime::now(),
-        }
-    }
 }

@@ -4,7 +4,7 @@
 //! has and which goroutine runs on it. They order the threads' events by the sequence numbers of goroutines and Ps, and
 //! use time only where these leave a choice.
 //!
-//! - A P is written as stopped only when it was idle for a while ([`IDLE`], `super::threads`): a thread that waits for
+//! - A P is written as stopped only when it was idle for a while ([`IDLE`]): a thread that waits for
 //!   some microseconds keeps its P, which saves two events for each wait.
 //! - Some events need a P or a goroutine that runs. Where a lane has none, the event goes to the *outside* thread
 //!   (`super::outside`), which always has a P, and a goroutine from the first event on that needs one. Its events come
@@ -25,11 +25,10 @@ use std::collections::HashMap;
 use crate::dense::DenseTable;
 use crate::schedule::{Changed, OUTSIDE, Phase};
 
-use super::TICKS_PER_SECOND;
 use super::batch::{Batch, Items};
+use super::clock::{IDLE, TICKS_PER_SECOND};
 use super::event::{EventType as E, go_status, proc_status};
 use super::outside::{self, Outside};
-use super::threads::IDLE;
 
 /// The threads of goroutines that were found in system calls, without their numbers.
 const UNKNOWN_THREADS: u64 = 1 << 42;

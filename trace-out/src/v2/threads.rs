@@ -1,11 +1,8 @@
 //! Which thread has which P.
 
-use super::TICKS_PER_SECOND;
+use super::clock::IDLE;
 use super::event::{EventType as E, proc_status};
 use super::streams::{Holds, Shown, Streams, Syscall};
-
-/// A P that was idle for this long is shown as stopped: a millisecond, in ticks of the file.
-pub(super) const IDLE: u64 = TICKS_PER_SECOND / 1000;
 
 /// Threads that replace one whose goroutine is in a system call.
 const REPLACEMENTS: u64 = 1 << 43;
