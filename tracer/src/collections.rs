@@ -7,9 +7,9 @@ use core::cell::Cell;
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use crate::drain::session;
 use crate::lane_writer::LaneWriter;
 use crate::record::{RecordKind, StwReason};
+use crate::session;
 use crate::thread::{RECORDER, is_enabled, record_own};
 
 /// A kind of activity of which one is recorded at a time.
@@ -43,7 +43,7 @@ impl Only {
             let number = self.number.load(Ordering::Relaxed);
             record(writer, number);
             self.number.store(number + 1, Ordering::Relaxed);
-            Some(Recorded { session: session(), number })
+            Some(Recorded { session: session::number(), number })
         });
         if recorded.flatten().is_none() {
             self.goes_on.store(false, Ordering::Release);
@@ -53,7 +53,7 @@ impl Only {
 
     fn end(&self, begun: Recorded, kind: RecordKind) {
         // Nothing is written if another trace has begun since.
-        if begun.session == session() {
+        if begun.session == session::number() {
             write(kind, [begun.number]);
         }
         self.goes_on.store(false, Ordering::Release);
@@ -150,7 +150,7 @@ fn begin_here(kind: RecordKind) -> u32 {
         }
         let stack = writer.stack();
         writer.write(kind, writer.now(), [stack.into()]);
-        session()
+        session::number()
     });
     recorded.unwrap_or(0)
 }
@@ -163,7 +163,7 @@ pub fn begin_sweep() {
 /// Ends the sweep, which has swept `swept` bytes and freed `reclaimed` of them. Go: `traceGCSweepDone`.
 pub fn end_sweep(swept: u64, reclaimed: u64) {
     let begun = SWEEP.with(Cell::take);
-    if begun != 0 && begun == session() {
+    if begun != 0 && begun == session::number() {
         write(RecordKind::SweepDone, [swept, reclaimed]);
     }
 }
@@ -189,7 +189,7 @@ impl Drop for Assist {
     fn drop(&mut self) {
         let (count, begun) = ASSISTS.with(Cell::get);
         ASSISTS.with(|assists| assists.set((count - 1, begun)));
-        if count == 1 && begun != 0 && begun == session() {
+        if count == 1 && begun != 0 && begun == session::number() {
             write(RecordKind::AssistDone, []);
         }
     }

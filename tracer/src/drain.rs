@@ -1,6 +1,6 @@
 //! Start, stop, and the reader: how records leave the recorder, generation by generation.
 
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,9 @@ use crate::everyone::{self, InKernel, patiently};
 use crate::recorder::following;
 use crate::tables::{self, View};
 use crate::thread::{self, RECORDER};
-use crate::{collections, heap, states};
+use crate::{collections, heap, session, states};
+
+pub use crate::session::StartError;
 
 /// The longest duration of a generation.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -26,34 +28,10 @@ const FULL: usize = 8 << 20;
 
 /// Protects the start and the end of a trace.
 static STARTING: ForkLock = ForkLock::new();
-/// The process whose trace is not over; 0 for none.
-static OWNER: AtomicU32 = AtomicU32::new(0);
 /// The generation that was begun last.
 static LAST: AtomicU32 = AtomicU32::new(0);
 /// The tick at which recording was ended.
 static ENDED: AtomicU64 = AtomicU64::new(0);
-/// Set in a forked process that inherited a trace which it cannot end.
-static IS_FORKED: AtomicBool = AtomicBool::new(false);
-
-/// Why nothing can be recorded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum StartError {
-    /// A trace is being recorded, or read.
-    AlreadyStarted,
-    /// This process was forked while its parent recorded.
-    Forked,
-    /// The kernel grants no memory.
-    NoMemory,
-    /// The platform is not supported.
-    Unsupported,
-}
-
-/// Returns the number of the present trace.
-pub(crate) fn session() -> u32 {
-    RECORDER.epoch.session.load(Ordering::Relaxed)
-}
-
 /// Begins to record. Unread records occupy at most `memory` bytes. `live_heap` returns the live bytes of the heap. Must
 /// not be called in a hook. Go: `runtime.StartTrace`.
 ///
@@ -66,15 +44,7 @@ pub fn start(memory: usize, live_heap: &'static fn() -> u64) -> Result<Drain, St
     rtprof_runtime::init::open();
     let _untracked = hook::untracked();
     let _held = STARTING.lock();
-    if IS_FORKED.load(Ordering::Relaxed) {
-        return Err(StartError::Forked);
-    }
-    match OWNER.load(Ordering::Acquire) {
-        0 => {}
-        owner if owner == own_process() => return Err(StartError::AlreadyStarted),
-        // The process was forked without the C library's knowledge.
-        _ => return Err(StartError::Forked),
-    }
+    session::check()?;
     RECORDER.epoch.barrier.open();
     RECORDER.losses.reset();
     // Hooks compare a call's duration with a limit, for which they need the clock's rate.
@@ -92,8 +62,7 @@ pub fn start(memory: usize, live_heap: &'static fn() -> u64) -> Result<Drain, St
     rtprof_runtime::modules::refresh();
     rtprof_runtime::goroutine::observer::observe(&states::OBSERVER);
     collections::begin();
-    OWNER.store(own_process(), Ordering::Release);
-    RECORDER.epoch.session.fetch_add(1, Ordering::Relaxed);
+    let session = session::begin();
     let generation = following(LAST.load(Ordering::Relaxed));
     let begin = clock::ticks();
     LAST.store(generation, Ordering::Relaxed);
@@ -106,7 +75,7 @@ pub fn start(memory: usize, live_heap: &'static fn() -> u64) -> Result<Drain, St
     // poll is visible here.
     RECORDER.epoch.barrier.heavy();
     let mut drain = Drain {
-        session: session(),
+        session,
         generation,
         begin,
         begun: Instant::now(),
@@ -134,7 +103,7 @@ pub fn end_recording(of: u32) {
 
 /// Ends the recording. The caller holds `STARTING`.
 fn end(of: u32) {
-    if of == session() && is_active() && RECORDER.generation() != 0 {
+    if of == session::number() && session::is_active() && RECORDER.generation() != 0 {
         let _untracked = hook::untracked();
         heap::catch_up();
         everyone::tell_calls();
@@ -142,24 +111,6 @@ fn end(of: u32) {
         RECORDER.epoch.generation.store(0, Ordering::SeqCst);
         listeners::set(Listener::Tracer, false);
         task::note_trace(false);
-    }
-}
-
-/// Whether a trace is being recorded or read.
-pub fn is_active() -> bool {
-    OWNER.load(Ordering::Acquire) == own_process()
-}
-
-/// Abandons the parent's trace in a forked child, which does not own it.
-pub(crate) fn forked() {
-    if OWNER.load(Ordering::Relaxed) != 0 {
-        IS_FORKED.store(true, Ordering::Relaxed);
-        RECORDER.epoch.generation.store(0, Ordering::Relaxed);
-        listeners::set(Listener::Tracer, false);
-        task::note_trace(false);
-        thread::forget_lane();
-    } else {
-        thread::close_lane();
     }
 }
 
@@ -282,7 +233,7 @@ impl Drain {
     /// call waits for events that have begun.
     pub fn cut(&mut self) -> Collected {
         let _untracked = hook::untracked();
-        if !is_active() {
+        if !session::is_active() {
             // A forked child does not own its parent's trace.
             self.is_over = true;
             let tables = self.view.clone();
@@ -362,7 +313,7 @@ impl Drain {
 impl Drop for Drain {
     fn drop(&mut self) {
         let _held = STARTING.lock();
-        if OWNER.load(Ordering::Acquire) != own_process() {
+        if !session::is_active() {
             return;
         }
         end(self.session);
@@ -393,6 +344,6 @@ impl Drop for Drain {
                 unsafe { tables::clear(&sole) }
             }
         }
-        OWNER.store(0, Ordering::Release);
+        session::end();
     }
 }

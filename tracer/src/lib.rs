@@ -48,11 +48,13 @@ pub mod record;
 mod recorder;
 mod region;
 mod sample;
+mod session;
 mod shared;
 pub mod states;
 mod tables;
 mod task;
 mod thread;
+mod writers;
 
 pub use collected::Collected;
 pub use log::log;

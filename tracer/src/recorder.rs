@@ -9,7 +9,6 @@ use crate::buffer::Buffer;
 use crate::buffers::Buffers;
 use crate::declared::{Declared as _, MAX_GENERATION};
 use crate::lane::{Lane, is_own, take, wait};
-use crate::lane_writer::LaneWriter;
 use crate::queue::Queue;
 use crate::shared::{SharedLane, SharedLanes};
 
@@ -121,29 +120,6 @@ impl Recorder {
     #[inline(always)]
     pub(crate) fn generation(&self) -> u32 {
         self.epoch.generation.load(Ordering::Acquire)
-    }
-
-    /// Runs `f` in an event of a thread in its lane. `None` when nothing is recorded, or if this is a signal handler
-    /// that has interrupted another event.
-    #[inline(always)]
-    pub(crate) fn with_writer<R>(
-        &'static self,
-        lane: &Lane,
-        f: impl FnOnce(&mut LaneWriter<'_>) -> R,
-    ) -> Option<R> {
-        let begun = lane.events.load(Ordering::Relaxed);
-        if begun & 1 != 0 {
-            return None;
-        }
-        // Release: a reader that waits for the previous event may see this store first.
-        lane.events.store(begun.wrapping_add(1), Ordering::Release);
-        self.epoch.barrier.light();
-        let mut writer = LaneWriter::new(self, lane, self.generation());
-        if writer.generation() == 0 {
-            return None;
-        }
-        writer.open();
-        Some(f(&mut writer))
     }
 
     /// Ends an event.

@@ -5,8 +5,8 @@ use core::sync::atomic::Ordering;
 use rtprof_runtime::goroutine::{self, Goroutine};
 use rtprof_runtime::task::Task;
 
-use crate::drain::session;
 use crate::record::{RecordKind, StringId};
+use crate::session;
 use crate::task;
 use crate::thread::{RECORDER, is_enabled, record_own};
 
@@ -54,7 +54,7 @@ fn start(name: &str) -> Option<Region> {
         }
         let (name, task, stack) = (writer.string(name), task::current(), writer.stack());
         writer.write(RecordKind::RegionBegin, writer.now(), [task, name.into(), stack.into()]);
-        Some(Region { session: session(), name, task, goroutine: running(own) })
+        Some(Region { session: session::number(), name, task, goroutine: running(own) })
     })?
 }
 
@@ -77,7 +77,7 @@ impl Region {
     #[cold]
     #[inline(never)]
     fn end(&self) {
-        if !is_enabled() || self.session != session() {
+        if !is_enabled() || self.session != session::number() {
             return;
         }
         if goroutine::known().is_none_or(|own| running(own) != self.goroutine) {
@@ -85,7 +85,7 @@ impl Region {
             return;
         }
         record_own(|writer, _| {
-            if self.session == session() && !writer.count_if_lost() {
+            if self.session == session::number() && !writer.count_if_lost() {
                 writer.write(RecordKind::RegionEnd, writer.now(), [self.task, self.name.into()]);
             }
         });

@@ -223,7 +223,7 @@ fn ends(goroutine: &'static Goroutine) {
 }
 
 fn forked() {
-    crate::drain::forked();
+    crate::session::forked();
 }
 
 fn cycle(f: &mut dyn FnMut()) {

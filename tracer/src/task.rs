@@ -6,8 +6,8 @@ use core::marker::PhantomData;
 use rtprof_runtime::primitive::{AtomicU64, Ordering};
 use rtprof_runtime::slots::{Slot, SlotIndex, SlotTable};
 
-use crate::drain::session;
 use crate::record::RecordKind;
+use crate::session;
 use crate::thread::{is_enabled, record_any};
 
 /// A live task. A thread whose current task this is looks here to learn whether the task has ended.
@@ -84,7 +84,7 @@ impl core::fmt::Debug for Suspended {
 pub(crate) fn current() -> u64 {
     let Identity { live, id, session: of } = CURRENT.with(Cell::get);
     match live {
-        Some(live) if live.id.load(Ordering::Relaxed) == id && of == session() => id,
+        Some(live) if live.id.load(Ordering::Relaxed) == id && of == session::number() => id,
         _ => 0,
     }
 }
@@ -138,7 +138,7 @@ impl Task {
             let (name, stack) = (writer.string(name), writer.stack());
             writer.write(RecordKind::TaskCreate, writer.now(), [id, parent, name.into(), stack.into()]);
             // No other trace can begin within this event.
-            Some(session())
+            Some(session::number())
         });
         let session = recorded??;
         let live = LIVE.take();
@@ -167,7 +167,7 @@ impl Task {
     }
 
     fn is_of_this_trace(&self) -> bool {
-        self.identity.session != 0 && self.identity.session == session()
+        self.identity.session != 0 && self.identity.session == session::number()
     }
 
     #[cold]
