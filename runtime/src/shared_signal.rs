@@ -18,7 +18,7 @@ use crate::atomic_ref::AtomicRef;
 use crate::disposition;
 use crate::errno;
 use crate::fork_lock::ForkLock;
-use crate::snapshot;
+use crate::snapshot::signal;
 
 /// Who uses a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,7 +127,7 @@ unsafe extern "C" fn handle(_: c_int, info: *mut libc::siginfo_t, context: *mut 
     errno::kept(|| {
         // SAFETY: the kernel passes a whole structure, and `context` is this handler's third argument.
         unsafe {
-            if !snapshot::signalled(info, context)
+            if !signal::signalled(info, context)
                 && let Some(sample) = SAMPLE.get()
             {
                 sample(&*info, context);

@@ -6,7 +6,7 @@ use core::task::{Context, Poll};
 
 use pin_project_lite::pin_project;
 use rtprof_runtime::goroutine::{self, Goroutine};
-use rtprof_runtime::task::{self, Telling};
+use rtprof_runtime::task;
 
 use crate::trace::WaitKind;
 
@@ -44,9 +44,9 @@ impl<F: Future> Future for Waits<F> {
         let this = self.project();
         let task = if task::is_on() { goroutine::known().and_then(Goroutine::polls) } else { None };
         let reason = this.kind.reason();
-        let telling = task.map(|task| Telling::begin(task, reason));
+        let declared = task.map(|task| task.declare(reason));
         let result = this.future.poll(context);
-        drop(telling);
+        drop(declared);
         if result.is_pending()
             && let Some(task) = task
         {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 
-use super::MAX_HZ;
+use super::options::MAX_HZ;
 
 /// The reason why a CPU profile was not started, or not written completely.
 #[derive(Debug)]

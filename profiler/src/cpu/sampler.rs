@@ -32,7 +32,7 @@ use rtprof_runtime::clock::NANOS;
 use rtprof_runtime::counters::CountedProfile;
 use rtprof_runtime::fork_safe::ForkMutex;
 use rtprof_runtime::goroutine;
-use rtprof_runtime::goroutine::observer;
+use rtprof_runtime::goroutine::observer::{self, ThreadObserver};
 use rtprof_runtime::helper_thread;
 use rtprof_runtime::hook::own_process;
 use rtprof_runtime::kernel_thread::thread_id as kernel_thread_id;
@@ -44,9 +44,10 @@ use rtprof_runtime::stack::marker;
 use rtprof_runtime::wait_reason::WaitReason;
 
 use super::current::Ended;
-use super::samples::{CpuKey, Samples};
+use super::error::CpuProfileError;
+use super::options::{CpuSamples, CpuSource, MAX_HZ, Options, SampledBy};
+use super::samples::{CpuCount, CpuKey, Samples};
 use super::task_names::TaskName;
-use super::{CpuCount, CpuProfileError, CpuSamples, CpuSource, MAX_HZ, Options, SampledBy};
 use attach::{Attacher, Way};
 use perf::PerfEvent;
 use permit::{Permit, Ticket};
@@ -55,6 +56,8 @@ use sampling::{SAMPLING, Sampling};
 use signal::Signal;
 use threads::Threads;
 use timer::Timer;
+
+static OBSERVER: ThreadObserver = ThreadObserver { began: sampling::thread_began, forked };
 
 /// Interval at which the collector reads the number of threads. Each read costs some 60 microseconds in a virtual
 /// machine, most of it for waking up.
@@ -107,13 +110,13 @@ struct SamplerThread {
     permit: Option<Permit>,
 }
 
-/// Starts a sampling; see [`super::start`].
+/// Starts a sampling; see [`start`](super::start).
 pub(super) fn start(options: Options) -> Result<Running, CpuProfileError> {
     if options.hz == 0 || options.hz > MAX_HZ {
         return Err(CpuProfileError::InvalidRate(options.hz));
     }
     rtprof_runtime::init::open();
-    observer::observe_threads(&super::OBSERVER);
+    observer::observe_threads(&OBSERVER);
     if !snapshot::thread_signals() {
         return Err(CpuProfileError::SignalsOff);
     }

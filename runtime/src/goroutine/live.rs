@@ -4,46 +4,13 @@
 //! behind. So each enumeration compares the registered goroutines with the kernel's threads, and ends those whose
 //! thread is gone.
 
+use super::live_goroutine::LiveGoroutine;
 use super::slot::{Goroutine, Thread};
 use super::{SLOTS, end, own};
 use crate::hook::own_process;
 use crate::kernel_thread;
 #[cfg(rtprof_supported)]
 use crate::proc;
-use crate::start::Start;
-use crate::thread_create::ThreadBucket;
-use crate::wait_reason::WaitReason;
-
-/// A live goroutine as of one moment.
-#[derive(Clone)]
-#[non_exhaustive]
-pub struct LiveGoroutine {
-    /// See [`Goroutine::id`].
-    pub id: u64,
-    /// See [`Goroutine::thread_id`].
-    pub thread_id: u32,
-    /// See [`Goroutine::name`].
-    pub name: String,
-    /// See [`Goroutine::created_by`].
-    pub created_by: Option<&'static ThreadBucket>,
-    /// See [`Goroutine::start`].
-    pub start: Option<Start>,
-    /// See [`Goroutine::waiting`].
-    pub waiting: Option<(WaitReason, u64)>,
-}
-
-impl core::fmt::Debug for LiveGoroutine {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Goroutine")
-            .field("id", &self.id)
-            .field("thread_id", &self.thread_id)
-            .field("name", &self.name)
-            .field("created_by", &self.created_by.map(|bucket| bucket.stack()))
-            .field("start", &self.start)
-            .field("waiting", &self.waiting)
-            .finish_non_exhaustive()
-    }
-}
 
 /// Returns all live goroutines in the order of their ids. One that begins or ends meanwhile may be included or not.
 /// Allocates, and makes a system call for each: must not be called in a hook. Go: `runtime.GoroutineProfile`.

@@ -23,7 +23,9 @@
 mod call;
 mod exit;
 mod live;
+mod live_goroutine;
 pub mod observer;
+mod origin;
 mod parked;
 mod protocol;
 mod registered;
@@ -34,13 +36,15 @@ use core::ptr::{null_mut, without_provenance_mut};
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 pub use call::{Call, Outer};
+pub use live::all;
 pub(crate) use live::{Live, end_dead};
-pub use live::{LiveGoroutine, all};
+pub use live_goroutine::LiveGoroutine;
+pub use origin::{Birth, Origin};
 pub(crate) use parked::ParkedAt;
 #[cfg(rtprof_supported)]
 pub use protocol::give_way;
 pub(crate) use protocol::{SNAPSHOTS, Visit};
-pub use registered::{Birth, Origin, Registered, register};
+pub use registered::{Registered, register};
 pub use slot::Goroutine;
 
 #[cfg(rtprof_supported)]

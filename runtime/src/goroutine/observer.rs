@@ -3,7 +3,7 @@
 //! The recorders stand above this crate, and it cannot call them by name. Each installs its callbacks once, and they
 //! stay.
 
-use super::Goroutine;
+use super::slot::Goroutine;
 use crate::atomic_ref::AtomicRef;
 use crate::state::State;
 use crate::wait_reason::WaitReason;

@@ -2,9 +2,8 @@
 
 use core::marker::PhantomData;
 
-use super::Goroutine;
-use crate::start::Start;
-use crate::thread_create::ThreadBucket;
+use super::origin::Origin;
+use super::slot::Goroutine;
 
 /// Guard of the current thread's goroutine, for the first function of a thread. Dropping it ends the goroutine.
 #[must_use = "the goroutine ends when this is dropped"]
@@ -12,28 +11,6 @@ pub struct Registered {
     /// The goroutine and its id: the slot may hold another goroutine at the drop.
     goroutine: Option<(&'static Goroutine, u64)>,
     _of_this_thread: PhantomData<*const ()>,
-}
-
-/// What a goroutine's creator has determined before its thread exists.
-#[derive(Clone, Copy, Debug)]
-pub struct Birth {
-    /// The id of the goroutine, from [`crate::goroutine_id::reserve`].
-    pub goroutine: u64,
-    /// The initial mark of its state word; 0 without an observer.
-    pub mark: u32,
-}
-
-/// The origin of a goroutine, as far as its creator has reported it.
-#[derive(Clone, Copy, Default)]
-pub struct Origin {
-    /// The result of [`crate::thread_create::stack`] in the creator.
-    pub created_by: Option<&'static ThreadBucket>,
-    /// The id of the creating goroutine; 0 where it is not known.
-    pub creator: u64,
-    /// What it runs, and the line that started it.
-    pub start: Option<Start>,
-    /// What the creator has determined in advance.
-    pub birth: Option<Birth>,
 }
 
 /// Begins the current thread's goroutine. A thread that a hook has already registered keeps its goroutine, with the new

@@ -3,10 +3,10 @@
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::call::Call;
-use super::live::LiveGoroutine;
+use super::live_goroutine::LiveGoroutine;
+use super::origin::Origin;
 use super::parked::Parked;
 use super::protocol::Progress;
-use super::registered::Origin;
 use crate::atomic_ref::AtomicRef;
 use crate::labels::LabelSetId;
 use crate::name::Name;

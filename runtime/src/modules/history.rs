@@ -4,8 +4,8 @@ use core::sync::atomic::AtomicBool;
 use std::collections::{HashMap, HashSet};
 use std::time::SystemTime;
 
+use super::module::{Module, UnwindTables, identity};
 use super::span::{CaptureSpan, ClockTime};
-use super::{Module, UnwindTables, identity, refresh};
 
 /// A period in which a module was loaded, as far as the readings of the loader's list reveal.
 #[derive(Clone, Copy, Debug)]
@@ -95,13 +95,6 @@ pub enum Owner {
 }
 
 impl History {
-    /// Reads the loader's list again, so that libraries loaded since the last time are known. Must not be called in a
-    /// hook.
-    pub fn read() -> Self {
-        refresh();
-        super::read(|set| Self::new(&set.lifetimes))
-    }
-
     /// Returns the modules of another process, whose program is the first of them. They are never freed.
     pub fn of_another_process(modules: Vec<ForeignModule>) -> Self {
         let lifetime = |(at, module): (usize, ForeignModule)| Lifetime {

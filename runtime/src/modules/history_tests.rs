@@ -1,4 +1,5 @@
-use super::super::{Generation, Listing, ModuleSet, UnwindTables};
+use super::super::ModuleSet;
+use super::super::module::{Generation, Listing, UnwindTables};
 use super::*;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::AtomicBool;

@@ -3,8 +3,8 @@
 
 use std::collections::HashMap;
 
-use super::UnwindTables;
 use super::memory::Memory;
+use super::module::UnwindTables;
 
 pub(super) struct Image<'a> {
     /// The bytes of `headers`.

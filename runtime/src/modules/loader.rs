@@ -3,9 +3,10 @@
 //! All data of a module is copied inside the callback, under the loader's lock, because the module may be unloaded a
 //! moment later. The kernel is asked for its data afterwards.
 
+use super::debug_frame;
 use super::image::{Copies, Image};
 use super::memory::Memory;
-use super::{Generation, Listing, Module, UnwindTables, debug_frame};
+use super::module::{Generation, Listing, Module, UnwindTables};
 use core::ffi::{CStr, c_int, c_void};
 use core::ops::Range;
 use core::sync::atomic::AtomicBool;

@@ -9,111 +9,22 @@
 //! loader's list is read; never in a hook.
 
 mod history;
+mod module;
 mod span;
 
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use std::collections::{HashMap, HashSet};
-use std::time::SystemTime;
 
 use crate::atomic_ref::AtomicRef;
 use crate::fork_lock::ForkLock;
 use crate::hook;
 use history::Lifetime;
+use module::{Generation, Listing, identity};
 
 pub use history::{ForeignModule, History, Owner};
+pub use module::Module;
 pub(crate) use span::Stamp;
 pub use span::{CaptureSpan, ClockTime};
-
-/// One executable segment of a program or library.
-#[derive(Debug)]
-pub struct Module {
-    /// Absolute path, or a name in brackets where there is no file (`[vdso]`): pprof does not look for a file of such a
-    /// name.
-    pub path: String,
-    /// First run-time address of the segment.
-    pub start: usize,
-    /// One past its last address.
-    pub limit: usize,
-    /// The offset of the segment in the file.
-    pub file_offset: u64,
-    /// Run-time address minus the address in the file's own numbering (ELF `p_vaddr`), modulo 2^64: a library that was
-    /// linked for a higher address than it is loaded at has a "negative" bias.
-    pub bias: usize,
-    /// The linker's build id (GNU note), empty when there is none.
-    pub build_id: Vec<u8>,
-    /// Whether this is the program itself.
-    pub is_main_executable: bool,
-    /// The device of its file, as the kernel lists mappings; `None` if it is not listed, or if there is no file.
-    pub device: Option<String>,
-    /// When it was first seen. Without a build id, a file that was changed later may not be what was loaded.
-    pub first_seen: SystemTime,
-    /// The lowest address that the loader mapped for this program or library.
-    pub(crate) base: usize,
-    pub(crate) unwind: UnwindTables,
-    /// The loader's name for it.
-    loader_name: String,
-    loaded: AtomicBool,
-    is_foreign: bool,
-}
-
-impl Module {
-    /// Returns whether it is a module of another process: its addresses mean nothing in this one.
-    pub fn is_foreign(&self) -> bool {
-        self.is_foreign
-    }
-
-    /// Returns the loader's name for it.
-    pub fn loader_name(&self) -> &str {
-        &self.loader_name
-    }
-
-    /// Returns whether it was still loaded at the last [`refresh`].
-    pub fn is_loaded(&self) -> bool {
-        self.loaded.load(Ordering::Relaxed)
-    }
-
-    /// Returns whether a run-time address lies in this segment.
-    pub fn contains(&self, address: usize) -> bool {
-        (self.start..self.limit).contains(&address)
-    }
-}
-
-/// The unwind tables of a module, readable for as long as the process lives.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct UnwindTables {
-    /// `.eh_frame_hdr` and its run-time address.
-    pub(crate) header: (&'static [u8], usize),
-    /// `.eh_frame` and its run-time address.
-    pub(crate) frames: (&'static [u8], usize),
-    /// `.debug_frame`, of the program alone. Its addresses are those of the file's own numbering.
-    pub(crate) debug_frame: &'static [u8],
-    /// Whether the other bytes are our own copy, and not the module's, which are unmapped when it is unloaded.
-    is_copy: bool,
-}
-
-/// The loader's counts of modules added and removed: at least one changes whenever the list does.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Generation {
-    added: u64,
-    removed: u64,
-}
-
-/// The loader's list as it was read.
-struct Listing {
-    modules: Vec<&'static Module>,
-    generation: Generation,
-}
-
-impl Listing {
-    fn identities(&self) -> HashSet<usize> {
-        self.modules.iter().map(|module| identity(module)).collect()
-    }
-}
-
-/// Returns a number that identifies a module: they are never freed.
-fn identity(module: &'static Module) -> usize {
-    core::ptr::from_ref(module).addr()
-}
 
 /// The modules that are loaded, and those that were. Replaced as a whole.
 #[derive(Clone, Debug, Default)]
@@ -325,6 +236,15 @@ impl ModuleSet {
     }
 }
 
+impl History {
+    /// Reads the loader's list again, so that libraries loaded since the last time are known. Must not be called in a
+    /// hook.
+    pub fn read() -> Self {
+        refresh();
+        read(|set| Self::new(&set.lifetimes))
+    }
+}
+
 /// Returns the bases of the programs and libraries that these segments belong to.
 fn bases(lifetimes: &[Lifetime]) -> Vec<usize> {
     let mut bases: Vec<usize> = lifetimes.iter().map(|lifetime| lifetime.module.base).collect();
@@ -367,7 +287,7 @@ use loader as imp;
 
 #[cfg(not(rtprof_supported))]
 mod imp {
-    use super::{Generation, Listing, Module};
+    use super::module::{Generation, Listing, Module};
 
     pub(super) fn generation() -> Option<Generation> {
         None

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use super::ask::{Answer, PLACES, Question, Questions};
 use super::recording::Seen;
 use super::signal::{Delivery, Signal};
-use super::{RECORDING, visit};
+use super::visit::{RECORDING, visit};
 use crate::goroutine::{
     CURRENT_ID, ENTERING, Goroutine, LEFT, Visit, current_slot, give_way, own, stranger_id,
 };

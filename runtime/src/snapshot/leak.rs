@@ -12,8 +12,8 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::tasks::forks_looked_at;
-use super::{Recorded, tasks};
+use super::recorded::Recorded;
+use super::tasks::{self, forks_looked_at};
 use crate::clock;
 use crate::task::{Seen, TASKS};
 

@@ -1,7 +1,7 @@
 //! The threads of a snapshot that do not wait in our hooks: goroutines that do something else, and threads that no hook
 //! has seen.
 
-use super::Recorded;
+use super::recorded::Recorded;
 use crate::goroutine::{Goroutine, Live, Visit};
 
 pub(super) use imp::{Others, count_strangers, list, look};
@@ -31,9 +31,10 @@ mod imp {
     use std::collections::{HashMap, HashSet};
 
     use super::super::asking::{self, Outcome, Places, Thread};
+    use super::super::recorded::{GoroutineKind, KernelState};
     use super::super::recording::Seen;
     use super::super::signal::{self, Signal};
-    use super::super::{GoroutineKind, KernelState, add_marker, visit};
+    use super::super::visit::{add_marker, visit};
     use super::*;
     use crate::goroutine::{self, SLOTS};
     use crate::kernel_thread;

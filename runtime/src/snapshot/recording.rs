@@ -7,7 +7,6 @@ use core::cell::UnsafeCell;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering, fence};
 
-use super::tasks::{Polled, polled};
 use crate::goroutine::Goroutine;
 use crate::kernel_thread;
 use crate::labels::{self, LabelSetId};
@@ -17,8 +16,23 @@ use crate::name::MAX_NAME;
 use crate::stack::MAX_STACK;
 use crate::start::Start;
 use crate::state::State;
-use crate::task::MAX_NESTED;
+use crate::task::{MAX_NESTED, Task};
 use crate::thread_create::ThreadBucket;
+
+/// The ids of the tasks that a thread polls, innermost first, then zeros.
+pub(crate) type Polled = [u64; MAX_NESTED];
+
+/// Returns the ids of the tasks from `innermost` outwards.
+pub(crate) fn polled(innermost: Option<&'static Task>) -> Polled {
+    let mut ids = [0; MAX_NESTED];
+    let mut task = innermost;
+    for id in &mut ids {
+        let Some(known) = task else { break };
+        *id = known.id();
+        task = known.outer();
+    }
+    ids
+}
 
 /// A goroutine as it was when it was recorded.
 #[derive(Clone, Copy)]

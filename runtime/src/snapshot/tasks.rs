@@ -7,7 +7,8 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use super::{GoroutineKind, Recorded, leak};
+use super::leak;
+use super::recorded::{GoroutineKind, Recorded};
 use crate::boundary;
 use crate::clock;
 use crate::goroutine::{self, Goroutine};
@@ -15,23 +16,8 @@ use crate::modules::CaptureSpan;
 use crate::stack::MAX_STACK;
 use crate::stack::marker::{self, Marker};
 use crate::state::State;
-use crate::task::{self, MAX_NESTED, Seen, TASKS, Task};
+use crate::task::{self, Seen, TASKS, Task};
 use crate::wait_reason::WaitReason;
-
-/// The ids of the tasks that a thread polls, innermost first, then zeros.
-pub(crate) type Polled = [u64; MAX_NESTED];
-
-/// Returns the ids of the tasks from `innermost` outwards.
-pub(crate) fn polled(innermost: Option<&'static Task>) -> Polled {
-    let mut ids = [0; MAX_NESTED];
-    let mut task = innermost;
-    for id in &mut ids {
-        let Some(known) = task else { break };
-        *id = known.id();
-        task = known.outer();
-    }
-    ids
-}
 
 /// Returns the number of forks that led to this process, including those made without the C library's fork handlers.
 /// Must not be called in a hook.

@@ -25,7 +25,8 @@ use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use core::ptr;
 
-use super::{Registers, bounds, kernel, registers, unwind};
+use super::registers::{Registers, registers};
+use super::{bounds, kernel, unwind};
 use crate::alternate_stack;
 
 /// A mark in the frame of a function. [`set`](FrameMark::set) and [`clear`](FrameMark::clear) are called by that function,

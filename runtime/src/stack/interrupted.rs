@@ -14,8 +14,9 @@
 use core::ffi::c_void;
 
 use super::bounds::{self, Bounds};
+use super::registers::Registers;
 use super::spare::{self, Start};
-use super::{MAX_STACK, NO_END, Registers, finish, kernel, unwind};
+use super::{MAX_STACK, NO_END, finish, kernel, unwind};
 
 /// The point at which a signal has interrupted the thread.
 #[derive(Clone, Copy)]

@@ -22,6 +22,7 @@ pub mod marker;
 mod mode;
 mod outermost;
 pub mod overflow;
+mod registers;
 #[cfg(rtprof_supported)]
 mod rule;
 #[cfg(rtprof_supported)]
@@ -49,6 +50,7 @@ use crate::counters::COUNTERS;
 use crate::modules::{self, CaptureSpan, Module, OnReading};
 use bounds::Bounds;
 use mode::Walk;
+use registers::{Registers, registers};
 use spare::Start;
 
 /// Initialises what captures need, except for the choice of [`StackMode::Auto`]. Called by one thread at a time; must
@@ -81,20 +83,6 @@ pub(crate) fn is_readable(address: usize) -> bool {
     kernel::is_readable(address)
 }
 
-/// The registers from which a walk starts, all read at one instruction.
-#[derive(Clone, Copy)]
-struct Registers {
-    /// The instruction pointer.
-    ip: usize,
-    /// The stack pointer.
-    sp: usize,
-    /// The frame pointer register, whatever it holds.
-    fp: usize,
-    /// The link register.
-    #[cfg(target_arch = "aarch64")]
-    lr: usize,
-}
-
 /// The maximum number of frames stored per stack: the innermost ones. Go's limit since 1.23.
 pub const MAX_STACK: usize = 128;
 
@@ -119,50 +107,6 @@ impl Deref for Stack<'_> {
 impl<'a> From<&'a [usize]> for Stack<'a> {
     fn from(addresses: &'a [usize]) -> Self {
         Self { addresses, span: CaptureSpan::UNKNOWN }
-    }
-}
-
-/// Reads the registers of the function that this is inlined into.
-#[cfg(all(rtprof_supported, target_arch = "x86_64"))]
-#[inline(always)]
-fn registers() -> Registers {
-    let (ip, sp, fp): (usize, usize, usize);
-    // SAFETY: reads three registers and has no effect.
-    unsafe {
-        core::arch::asm!(
-            "lea {ip}, [rip]", "mov {sp}, rsp", "mov {fp}, rbp",
-            ip = out(reg) ip, sp = out(reg) sp, fp = out(reg) fp,
-            options(nomem, nostack, preserves_flags),
-        );
-    }
-    Registers { ip, sp, fp }
-}
-
-/// Reads the registers of the function that this is inlined into.
-#[cfg(all(rtprof_supported, target_arch = "aarch64"))]
-#[inline(always)]
-fn registers() -> Registers {
-    let (ip, sp, fp, lr): (usize, usize, usize, usize);
-    // SAFETY: reads four registers and has no effect.
-    unsafe {
-        core::arch::asm!(
-            "adr {ip}, .", "mov {sp}, sp", "mov {fp}, x29", "mov {lr}, x30",
-            ip = out(reg) ip, sp = out(reg) sp, fp = out(reg) fp, lr = out(reg) lr,
-            options(nomem, nostack, preserves_flags),
-        );
-    }
-    Registers { ip, sp, fp, lr }
-}
-
-#[cfg(not(rtprof_supported))]
-#[inline(always)]
-fn registers() -> Registers {
-    Registers {
-        ip: 0,
-        sp: 0,
-        fp: 0,
-        #[cfg(target_arch = "aarch64")]
-        lr: 0,
     }
 }
 

@@ -4,7 +4,8 @@
 //! that outlives the sleep are enough to walk it from outside, and saving them takes a nanosecond.
 
 use super::bounds::{self, Bounds};
-use super::{MAX_STACK, NO_END, Registers, finish, registers, unwound, walked};
+use super::registers::{Registers, registers};
+use super::{MAX_STACK, NO_END, finish, unwound, walked};
 
 /// The registers of a function at one instruction. As long as that function has not returned, the stack from its frame
 /// outwards does not change, whatever it calls: the return address and the caller's registers that it has saved stay,

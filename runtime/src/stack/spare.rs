@@ -26,8 +26,8 @@
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
-use super::Registers;
 use super::bounds::{self, Bounds};
+use super::registers::{Registers, registers};
 use crate::counters::COUNTERS;
 
 /// The stack space that a hook needs without reading unwind tables, including its caller in the allocator or lock.
@@ -50,13 +50,13 @@ pub(super) struct Start {
 /// Returns whether there is enough stack for a hook to begin at all.
 #[cold]
 pub fn may_begin() -> bool {
-    has_room_for(super::registers().sp, LEAST)
+    has_room_for(registers().sp, LEAST)
 }
 
 /// Returns whether there is room for the work of a hook.
 #[inline]
 pub fn has_room() -> bool {
-    has_room_for(super::registers().sp, HOOK)
+    has_room_for(registers().sp, HOOK)
 }
 
 /// Runs the work of a hook where it has room: here, or on a spare stack. If no spare stack is free, returns `None`
@@ -71,12 +71,12 @@ pub fn with_room<R>(f: impl FnOnce() -> R) -> Option<R> {
 #[cold]
 #[inline(never)]
 pub fn with_room_for_text<R>(f: impl FnOnce() -> R) -> Option<R> {
-    if has_room_for(super::registers().sp, TEXT) { Some(f()) } else { on_spare(f) }
+    if has_room_for(registers().sp, TEXT) { Some(f()) } else { on_spare(f) }
 }
 
 #[inline(always)]
 fn on_spare<R>(f: impl FnOnce() -> R) -> Option<R> {
-    let registers = super::registers();
+    let registers = registers();
     imp::run(Start { registers, stack: bounds::of_stack_at(registers.sp) }, f)
 }
 
@@ -84,7 +84,7 @@ fn on_spare<R>(f: impl FnOnce() -> R) -> Option<R> {
 #[cold]
 #[inline(never)]
 pub(super) fn with_room_to_unwind<R>(f: impl FnOnce() -> R) -> Option<R> {
-    let sp = super::registers().sp;
+    let sp = registers().sp;
     // Checking a foreign stack page by page takes longer than switching to a spare stack.
     let has_room = start_of(sp).is_some() || {
         let stack = bounds::of_stack_at(sp);

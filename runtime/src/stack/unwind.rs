@@ -10,8 +10,8 @@
 //! ```
 #![cfg_attr(not(rtprof_supported), allow(unused_variables))]
 
-use super::Registers;
 use super::bounds::Bounds;
+use super::registers::Registers;
 use crate::modules::Module;
 
 /// The stack space that a walk itself needs. framehop took 15.5 KiB in a release and 53.7 KiB in a debug build; with

@@ -27,21 +27,21 @@
 //! None.
 
 mod await_stack;
+mod declared_reason;
 mod noted;
 mod polls;
 mod request;
 mod shared_waker;
 mod slot;
-mod telling;
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 pub use await_stack::MAX_BRANCHES;
+pub use declared_reason::DeclaredReason;
 pub(crate) use request::begin_lease;
 pub use request::{AwaitStacks, LEASE, await_stacks, is_on, note_trace, note_waits, set_await_stacks};
 pub(crate) use slot::Seen;
 pub use slot::{Begun, Identity, KeptStack, Task, WaitChoice, WaitObserver, clear_marks, observe_waits};
-pub use telling::Telling;
 
 pub use crate::boundary::run;
 

@@ -9,10 +9,10 @@ use core::sync::atomic::{AtomicPtr, AtomicU16, AtomicU64, AtomicUsize, Ordering}
 use core::task::Waker;
 
 use super::await_stack::{AwaitStacks, Beside};
+use super::declared_reason::{DeclaredReason, declared_for};
 use super::noted::Flag;
 use super::polls::{Polls, PollsSeen};
 use super::shared_waker::{SharedWaker, WakerSeen};
-use super::telling::told;
 use super::{FORKS, request};
 use crate::atomic_ref::AtomicRef;
 use crate::clock;
@@ -22,6 +22,7 @@ use crate::slots::{Slot, SlotIndex};
 use crate::stack::kept::NotedStack;
 use crate::start::{Start, StartCell};
 use crate::state::{StateWord, WordCell};
+use crate::wait_reason::WaitReason;
 
 pub(crate) use read::Seen;
 pub use traced::{KeptStack, clear_marks};
@@ -140,6 +141,16 @@ pub struct Begun {
 pub type Identity = [usize; 2];
 
 impl Task {
+    /// Declares that awaits in this task, which the current thread polls, are waits for `reason`, until the guard is
+    /// dropped. Overrides an outer declaration.
+    pub fn declare(&'static self, reason: WaitReason) -> DeclaredReason {
+        DeclaredReason::begin(self.address(), reason)
+    }
+
+    fn address(&self) -> usize {
+        core::ptr::from_ref(self).addr()
+    }
+
     /// Returns its id, from the sequence of goroutine ids; 0 when its future is gone.
     pub fn id(&self) -> u64 {
         self.id.load(Ordering::Relaxed) & NUMBER
@@ -290,7 +301,7 @@ impl Task {
     pub fn note_await(&self, is_handed: bool) {
         if self.notes_stacks() {
             wait::noting(|| {
-                if self.awaits.add_here(is_handed, told(self)) {
+                if self.awaits.add_here(is_handed, declared_for(self.address())) {
                     self.first_labels.store(labels::current_id().bits() as u16, Ordering::Release);
                 }
             });

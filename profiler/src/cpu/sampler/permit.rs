@@ -16,7 +16,7 @@ use core::time::Duration;
 use rtprof_runtime::goroutine;
 use rtprof_runtime::hook::own_process;
 
-use crate::cpu::CpuProfileError;
+use crate::cpu::error::CpuProfileError;
 
 /// Set in [`HOLDER`] of a sampling that a profile may end.
 const YIELDS: u64 = 1 << 62;

@@ -19,7 +19,7 @@ fn frames() -> Vec<usize> {
 fn both() -> [Vec<usize>; 2] {
     let direct = frames();
     let spare = elsewhere(|| {
-        let sp = super::super::registers().sp;
+        let sp = super::super::registers::registers().sp;
         assert!(start_of(sp).is_some());
         assert!(start_of(sp - super::super::unwind::OWN_STACK).is_some());
         with_room(frames).expect("the same stack")
@@ -60,7 +60,7 @@ fn signals_wait_until_the_program_is_on_its_stack_again() {
 #[test]
 fn with_all_taken_nothing_runs_and_it_is_counted() {
     fn take_all(held: usize) -> usize {
-        let registers = super::super::registers();
+        let registers = super::super::registers::registers();
         let start = Start { registers, stack: bounds::of_stack_at(registers.sp) };
         imp::run(start, || take_all(held + 1)).unwrap_or_else(|| {
             let before = COUNTERS.samples_without_room.get();

@@ -8,39 +8,38 @@
 use core::cell::Cell;
 use core::marker::PhantomData;
 
-use super::slot::Task;
 use crate::wait_reason::WaitReason;
 
 thread_local! {
     // No destructor and no lazy initialisation (rust#116390). The address of a task, and the number of the reason.
-    static TELLING: Cell<(usize, u8)> = const { Cell::new((0, 0)) };
+    static DECLARED: Cell<(usize, u8)> = const { Cell::new((0, 0)) };
 }
 
 /// Guard during whose life awaits of a task on this thread are declared to be waits of a given kind.
 #[derive(Debug)]
 #[must_use = "it ends when this is dropped"]
-pub struct Telling {
+pub struct DeclaredReason {
     before: (usize, u8),
     _of_this_thread: PhantomData<*const ()>,
 }
 
-impl Telling {
-    /// Declares that awaits in `task`, which the current thread polls, are waits for `reason`. Overrides an outer
-    /// declaration.
-    pub fn begin(task: &'static Task, reason: WaitReason) -> Self {
-        let now = (core::ptr::from_ref(task).addr(), reason as u8);
-        Self { before: TELLING.with(|telling| telling.replace(now)), _of_this_thread: PhantomData }
+impl DeclaredReason {
+    /// Declares that awaits in the task at this address, which the current thread polls, are waits for `reason`.
+    /// Overrides an outer declaration.
+    pub(super) fn begin(task: usize, reason: WaitReason) -> Self {
+        let now = (task, reason as u8);
+        Self { before: DECLARED.with(|declared| declared.replace(now)), _of_this_thread: PhantomData }
     }
 }
 
-impl Drop for Telling {
+impl Drop for DeclaredReason {
     fn drop(&mut self) {
-        TELLING.with(|telling| telling.set(self.before));
+        DECLARED.with(|declared| declared.set(self.before));
     }
 }
 
-/// Returns the number of the reason declared for `task` now; 0 for none.
-pub(super) fn told(task: &Task) -> u8 {
-    let (of, reason) = TELLING.with(Cell::get);
-    if of == core::ptr::from_ref(task).addr() { reason } else { 0 }
+/// Returns the number of the reason that is declared now for the task at this address; 0 for none.
+pub(super) fn declared_for(task: usize) -> u8 {
+    let (of, reason) = DECLARED.with(Cell::get);
+    if of == task { reason } else { 0 }
 }
