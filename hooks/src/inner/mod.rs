@@ -23,8 +23,11 @@ mod rw_state;
 #[cfg(any(rtprof_interposed, all(test, loom)))]
 pub(crate) mod sleepers;
 pub(crate) mod spin;
+pub(crate) mod ticks;
 pub(crate) mod wait;
 mod waiters;
+#[cfg(all(rtprof_interposed, not(loom)))]
+pub(crate) mod within;
 
 // Not modelled: what calls the kernel or the executor, the traits for `lock_api`, and other locks on the queue.
 #[cfg(not(loom))]

@@ -18,6 +18,7 @@ use crate::inner::charged_queue::{Attempt, ChargedQueue, acquire};
 use crate::inner::primitive::{AtomicU32, Ordering};
 use crate::inner::queue::{self, Choice, Sleep};
 use crate::inner::spin::spin_while;
+use crate::inner::ticks;
 use crate::inner::wait::{self, Wait, WaitReason, clock};
 
 /// What an unlock must do although a thread is on its way to the mutex.
@@ -292,7 +293,7 @@ impl QueueMutex {
         if is_late(state, now) {
             Due::Wake
         } else if wait::is_charged()
-            && (now as u32).wrapping_sub(self.charged.load(Ordering::Relaxed) & !FUTILE) > wait::MUCH
+            && (now as u32).wrapping_sub(self.charged.load(Ordering::Relaxed) & !FUTILE) > ticks::MUCH
         {
             Due::Charge
         } else {

@@ -32,7 +32,7 @@
 //! if the mutex is held for long, and 8 of 128 if it is held for a short time.
 
 use crate::inner::queue::WaiterKind;
-use crate::inner::wait;
+use crate::inner::ticks;
 
 /// A thread holds the mutex.
 pub(super) const LOCKED: u32 = 1;
@@ -45,7 +45,7 @@ pub(super) const WOKEN: u32 = 4;
 /// One unlock since `WOKEN` was set; the number of them, modulo 128, lies above it.
 pub(super) const SKIP: u32 = 8;
 pub(super) const SKIPS: u32 = 127 * SKIP;
-/// Above the flags is when `WOKEN` was set, in units of 2^[`wait::COARSE`] ticks; 0 without it.
+/// Above the flags is when `WOKEN` was set, in units of 2^[`ticks::COARSE`] ticks; 0 without it.
 pub(super) const TIME_SHIFT: u32 = 10;
 
 /// Up to 14 µs of spinning, at 28 ns a pause: as long as it takes to fall asleep and to be woken.
@@ -62,7 +62,7 @@ pub(super) const LOSER: WaiterKind = 1;
 
 /// A tick in the form that the word has.
 pub(super) fn coarse(now: u64) -> u32 {
-    ((now >> wait::COARSE) as u32) << TIME_SHIFT
+    ((now >> ticks::COARSE) as u32) << TIME_SHIFT
 }
 
 /// The word, except for [`LOCKED`], after one more unlock that wakes no thread.
@@ -75,7 +75,7 @@ pub(super) fn reads_clock(skips: u32) -> bool {
     skips & skips.wrapping_sub(SKIP) == 0
 }
 
-/// Whether `WOKEN` was set more than [`wait::LATE`] ago.
+/// Whether `WOKEN` was set more than [`ticks::LATE`] ago.
 pub(super) fn is_late(state: u32, now: u64) -> bool {
-    coarse(now).wrapping_sub(state >> TIME_SHIFT << TIME_SHIFT) > wait::LATE << TIME_SHIFT
+    coarse(now).wrapping_sub(state >> TIME_SHIFT << TIME_SHIFT) > ticks::LATE << TIME_SHIFT
 }

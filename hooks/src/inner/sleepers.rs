@@ -43,7 +43,7 @@
 //!
 //! # Threads that do not come back
 //!
-//! A thread that is cancelled in its wait leaves its cell when it ends ([`interpose::within`](crate::interpose::within)). If
+//! A thread that is cancelled in its wait leaves its cell when it ends ([`within`](crate::inner::within)). If
 //! its end is not noticed, its goroutine has ended nevertheless, and the slot has another id or none. The next thread that
 //! finds such a cell, a second old or more, frees it, by a compare-and-swap of `since` too. (The end of a thread without a
 //! goroutine cannot be detected, so its cell stays.)
@@ -66,8 +66,14 @@ pub(crate) use home::Hints;
 use home::{Home, HomeSeen, Reach};
 
 use crate::inner::account::Charge;
+use crate::inner::primitive::goroutine::Goroutine;
+use crate::inner::primitive::process;
 use crate::inner::primitive::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
-use crate::inner::wait::{Goroutine, LEAST_SLEEP, process};
+use crate::inner::ticks::LEAST_SLEEP;
+
+/// The threads that wait in interposed calls.
+#[cfg(all(rtprof_interposed, not(loom)))]
+pub(crate) static SLEEPERS: Sleepers = Sleepers::new();
 
 const CELLS: usize = if cfg!(loom) { 2 } else { 1 << 12 };
 

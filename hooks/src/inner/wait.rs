@@ -18,36 +18,9 @@ pub(crate) use crate::inner::primitive::{clock, process, states};
 use crate::inner::primitive::{goroutine, report};
 #[cfg(rtprof_interposed)]
 use crate::inner::sleepers::Woken;
-
-/// The shortest time that counts as a sleep, in ticks: about a microsecond. The kernel cannot put a thread to sleep and
-/// wake it in less, and a call that does not sleep takes a tenth of it.
-pub(crate) const LEAST_SLEEP: u64 = if cfg!(loom) {
-    1
-} else if cfg!(target_arch = "aarch64") {
-    50
-} else {
-    2000
-};
-
-/// For how long unlocks of a mutex may leave the charge to the next unlock, in ticks: about 16 µs on x86-64, and 1 to
-/// 43 µs on aarch64, where the rates of counters differ that much.
-pub(crate) const MUCH: u32 = if cfg!(loom) {
-    3
-} else if cfg!(target_arch = "aarch64") {
-    1 << 10
-} else {
-    1 << 15
-};
-/// Inexact times are kept in units of 2^`COARSE` ticks: about a third of a millisecond on x86-64.
-pub(crate) const COARSE: u32 = if cfg!(loom) {
-    2
-} else if cfg!(target_arch = "aarch64") {
-    15
-} else {
-    20
-};
-/// For how long a woken thread may not run before another one is woken, in units of `COARSE`: about 10 ms on x86-64.
-pub(crate) const LATE: u32 = if cfg!(loom) { 1 } else { 32 };
+use crate::inner::ticks::LEAST_SLEEP;
+#[cfg(rtprof_interposed)]
+use crate::inner::within;
 
 /// A wait of the current thread. If it is dropped without [`Wait::end`], nothing is reported.
 pub(crate) struct Wait {
@@ -252,7 +225,7 @@ impl Wait {
         if self.hidden_before.is_none() {
             // Ends an interposed wait that the program has left.
             #[cfg(rtprof_interposed)]
-            crate::interpose::within::is_in_wait(&FrameMark::new());
+            within::is_in_wait(&FrameMark::new());
             self.hidden_before = Some(hidden::hide(Calls::WAITS));
         }
     }

@@ -23,8 +23,8 @@ use rtprof_tracer::states;
 
 use super::descriptors;
 use super::forward::{errno, set_errno};
-use super::within;
 use crate::inner::wait::WaitReason;
+use crate::inner::within;
 
 /// A poll with a timeout has slept if it took longer: the kernel takes about as long to put a thread to sleep and wake
 /// it. The threads of a busy server sleep for less than 20 microseconds at a time.

@@ -16,13 +16,12 @@ use rtprof_runtime::wait_reason::WaitReason;
 use rtprof_tracer::states;
 
 use super::forward::{Next, Versions, errno, function, set_errno};
-use super::futex::SLEEPERS;
 use super::locks;
 use super::wait::InterposedWait;
 use super::watch::unwatched;
-use super::within;
-use crate::inner::sleepers::{self, Note, Sleeper};
+use crate::inner::sleepers::{self, Note, SLEEPERS, Sleeper};
 use crate::inner::wait;
+use crate::inner::within;
 
 type Of = unsafe extern "C" fn(*mut pthread_cond_t) -> c_int;
 type Init = unsafe extern "C" fn(*mut pthread_cond_t, *const libc::pthread_condattr_t) -> c_int;

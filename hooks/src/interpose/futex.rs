@@ -22,10 +22,10 @@ use super::anywhere::{enter_unless_anywhere, is_anywhere};
 use super::forward::{errno, returned, set_errno, system_call};
 use super::wait::{InterposedWait, KeptErrno};
 use super::watch::unwatched;
-use super::within;
 use super::yields;
-use crate::inner::sleepers::{self, Caller, Left, Sleeper, Sleepers};
+use crate::inner::sleepers::{self, Caller, Left, SLEEPERS, Sleeper};
 use crate::inner::wait;
+use crate::inner::within;
 
 /// Instructions that make the system call of the arguments of `syscall`. They keep nothing on the stack.
 #[cfg(target_arch = "x86_64")]
@@ -216,9 +216,6 @@ impl Operation {
         }
     }
 }
-
-/// The threads that wait for a futex.
-pub(super) static SLEEPERS: Sleepers = Sleepers::new();
 
 const FUTEX_LOCK_PI2: c_int = 13;
 /// `FUTEX_BITSET_MATCH_ANY`

@@ -26,14 +26,14 @@ use rtprof_runtime::wait_reason::WaitReason;
 use rtprof_tracer::states;
 
 use super::forward::{Next, errno, function, is_of_c_library, set_errno};
-use super::futex::{SLEEPERS, is_wake_of_interest};
+use super::futex::is_wake_of_interest;
 use super::mutex;
 use super::wait::InterposedWait;
 use super::watch::unwatched;
-use super::within;
 use crate::inner::account::Charge;
-use crate::inner::sleepers::{self, Caller, Sleeper};
+use crate::inner::sleepers::{self, Caller, SLEEPERS, Sleeper};
 use crate::inner::wait;
+use crate::inner::within;
 
 type Of = unsafe extern "C-unwind" fn(*mut pthread_mutex_t) -> c_int;
 type Timed = unsafe extern "C-unwind" fn(*mut pthread_mutex_t, *const timespec) -> c_int;

@@ -18,7 +18,7 @@ use rtprof_tracer::states;
 
 use super::forward::{errno, set_errno};
 use crate::inner::sleepers::{Caller, Note};
-use crate::inner::wait::LEAST_SLEEP;
+use crate::inner::ticks::LEAST_SLEEP;
 
 /// The `errno` of the current thread, where the work around a wait may change it: in a thread that is not known yet, and
 /// while a trace is recorded. (Samples and sites of waits keep it themselves.) Elsewhere it is not read. It is in memory
@@ -41,7 +41,7 @@ impl KeptErrno {
 }
 
 /// A wait of the current thread. Without a destructor, because a thread may be cancelled in its wait: a wait that is not
-/// ended is found by [`within`](super::within).
+/// ended is found by [`within`](crate::inner::within).
 #[derive(Clone, Copy)]
 pub(super) struct InterposedWait {
     reason: WaitReason,
@@ -51,7 +51,7 @@ pub(super) struct InterposedWait {
 
 impl InterposedWait {
     /// Begins a wait at the tick `start`. The stack of the waiting thread is read from the caller's frame. So the caller does
-    /// not return before it ends the wait, and it notes that it waits ([`within`](super::within)), because the program may
+    /// not return before it ends the wait, and it notes that it waits ([`within`](crate::inner::within)), because the program may
     /// leave it without a return.
     #[inline(always)]
     pub(super) fn begin(reason: WaitReason, start: u64) -> Self {

@@ -8,8 +8,8 @@ use rtprof_tracer::states;
 
 use super::forward::{errno, set_errno};
 use super::wait::InterposedWait;
-use super::within;
 use crate::inner::wait::WaitReason;
+use crate::inner::within;
 
 /// Makes `call`, and reports how long it has waited.
 ///

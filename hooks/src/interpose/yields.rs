@@ -5,10 +5,12 @@ use core::cell::Cell;
 use core::ffi::c_int;
 
 use rtprof_runtime::clock;
+use rtprof_runtime::listeners;
+use rtprof_runtime::stack::frame_mark::FrameMark;
 
 use super::anywhere::unless_anywhere;
 use super::forward::{returned, system_call};
-use super::is_watched;
+use crate::inner::within;
 
 /// How long after the last yield a sleep still belongs to the same wait, in ticks: about 10 µs on x86-64, and 1 to 40
 /// µs on aarch64, where the rates of counters differ that much. A lock spins for less.
@@ -43,6 +45,12 @@ pub(super) mod next {
 unless_anywhere! {
     /// `int sched_yield(void)`
     fn sched_yield() -> c_int: watched::sched_yield, next::SCHED_YIELD;
+}
+
+/// Whether the wait that may follow could be recorded.
+#[inline(always)]
+fn is_watched() -> bool {
+    listeners::are_any() && !within::is_hidden(&FrameMark::new())
 }
 
 /// What it does for all other threads.

@@ -13,8 +13,7 @@ use rtprof_runtime::hidden::{self, Calls};
 use rtprof_runtime::stack::frame_mark::FrameMark;
 use rtprof_tracer::states;
 
-use super::futex::SLEEPERS;
-use crate::inner::sleepers::{Hints, Sleeper, SleeperCell};
+use crate::inner::sleepers::{Hints, SLEEPERS, Sleeper, SleeperCell};
 
 /// In place of a mark's address: the thread is in no such function.
 const NONE: usize = 0;
@@ -78,7 +77,7 @@ impl Within {
 
 /// Returns whether the function with this mark passes its call on unrecorded: the call is hidden, or made within a wait.
 #[inline]
-pub(super) fn is_hidden(here: &FrameMark) -> bool {
+pub(crate) fn is_hidden(here: &FrameMark) -> bool {
     hidden::is_hidden(Calls::WAITS) || is_in_wait(here)
 }
 
@@ -103,13 +102,13 @@ fn end_left_wait() {
 
 /// Notes that the current thread waits in the function whose mark, set by the function itself, is at this address, until
 /// [`leave_wait`]. It is in no other wait.
-pub(super) fn enter_wait(mark: usize) {
+pub(crate) fn enter_wait(mark: usize) {
     PLACE.set(None);
     WAIT.with(|wait| wait.set(mark));
 }
 
 /// Leaves the cell of a thread that ends in its wait.
-pub(super) fn thread_ends() {
+pub(crate) fn thread_ends() {
     let is_in_wait = WAIT.with(|wait| wait.mark.replace(NONE)) != NONE;
     if is_in_wait && let Some(place) = PLACE.take() {
         SLEEPERS.leave(place);
@@ -117,12 +116,12 @@ pub(super) fn thread_ends() {
 }
 
 /// Enters the wait's thread into the table. Returns its cell, if there was a free one.
-pub(super) fn enter_cell(sleeper: Sleeper) -> Option<SleeperCell> {
+pub(crate) fn enter_cell(sleeper: Sleeper) -> Option<SleeperCell> {
     HINTS.with(|hints| SLEEPERS.enter(sleeper, hints, |place| PLACE.set(Some(place))))
 }
 
 /// Notes that the wait is over.
-pub(super) fn leave_wait(mark: &FrameMark) {
+pub(crate) fn leave_wait(mark: &FrameMark) {
     mark.clear();
     WAIT.with(|wait| wait.set(NONE));
 }
@@ -130,7 +129,7 @@ pub(super) fn leave_wait(mark: &FrameMark) {
 /// Notes that the current thread is in the call whose mark, set by the call itself, is at this address, until [`leave_call`].
 /// Returns `false` if it is in another one, which stays noted.
 #[inline(always)]
-pub(super) fn enter_call(here: &FrameMark, mark: usize) -> bool {
+pub(crate) fn enter_call(here: &FrameMark, mark: usize) -> bool {
     CALL.with(|call| {
         let is_inner = call.has_around(here, || {
             if let Some(own) = goroutine::known() {
@@ -146,7 +145,7 @@ pub(super) fn enter_call(here: &FrameMark, mark: usize) -> bool {
 
 /// Notes that the call is over for which [`enter_call`] has returned `is_outermost`.
 #[inline(always)]
-pub(super) fn leave_call(mark: &FrameMark, is_outermost: bool) {
+pub(crate) fn leave_call(mark: &FrameMark, is_outermost: bool) {
     mark.clear();
     if is_outermost {
         CALL.with(|call| call.set(NONE));
