@@ -1,12 +1,12 @@
 //! `/debug/pprof/symbol`: names of addresses, for readers of a profile without names. Go: `pprof.Symbol`.
 
 use std::error::Error;
+use std::future::poll_fn;
 use std::io::{self, BufWriter, Write};
 use std::pin::pin;
 use std::sync::Arc;
 
 use bytes::Buf;
-use http_body_util::BodyExt as _;
 use rtprof_pprof_out::{NameSearch, Symbolization, find_function_names, function_names};
 use rtprof_runtime::hook;
 
@@ -50,7 +50,7 @@ impl Words {
     {
         let mut body = pin!(body);
         let mut words = Self { bytes: Vec::new(), error: None };
-        while let Some(frame) = body.frame().await {
+        while let Some(frame) = poll_fn(|context| http_body::Body::poll_frame(body.as_mut(), context)).await {
             match frame.map(http_body::Frame::into_data) {
                 Ok(Ok(mut data)) => {
                     while data.has_remaining() && words.bytes.len() < MAX_BODY {

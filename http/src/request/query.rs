@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use percent_encoding::percent_decode_str;
+
 /// The parameters of a query. Go: `Request.FormValue`.
 pub(crate) struct Query<'a>(&'a str);
 
@@ -14,8 +16,9 @@ impl<'a> Query<'a> {
     /// escape is ignored.
     pub(crate) fn value(&self, name: &str) -> Option<Cow<'a, str>> {
         let pairs = self.0.split('&').filter(|pair| !pair.contains(';') && escapes_are_whole(pair));
-        let mut values = pairs.flat_map(|pair| form_urlencoded::parse(pair.as_bytes()));
-        values.find(|(key, _)| key == name).map(|(_, value)| value).filter(|value| !value.is_empty())
+        let mut parts = pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+        let (_, value) = parts.find(|(key, _)| unescaped(key) == name)?;
+        Some(unescaped(value)).filter(|value| !value.is_empty())
     }
 
     /// Returns the value as a number; anything but a number is 0. Go: `strconv.Atoi` with its error ignored, which
@@ -27,6 +30,16 @@ impl<'a> Query<'a> {
             Err(NotANumber::Malformed) => 0,
         })
     }
+}
+
+/// Decodes a key or a value: `+` is a space, and `%` begins a byte in hexadecimal digits. Bytes that are not UTF-8 are
+/// replaced.
+fn unescaped(text: &str) -> Cow<'_, str> {
+    if text.contains('+') {
+        let spaced = text.replace('+', " ");
+        return percent_decode_str(&spaced).decode_utf8_lossy().into_owned().into();
+    }
+    percent_decode_str(text).decode_utf8_lossy()
 }
 
 /// The reason why a text is no `i64`.
@@ -46,7 +59,7 @@ pub(crate) fn integer(text: &str) -> Result<i64, NotANumber> {
     })
 }
 
-/// Returns whether every `%` is followed by two hexadecimal digits. `form_urlencoded` would keep any other `%`
+/// Returns whether every `%` is followed by two hexadecimal digits. `percent_decode_str` would keep any other `%`
 /// unchanged.
 pub(crate) fn escapes_are_whole(text: &str) -> bool {
     let mut after = text.split('%').skip(1);

@@ -12,7 +12,6 @@ use http::{Method, Request, Response, StatusCode, Uri};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper_util::rt::TokioTimer;
 use mio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::{Sleep, sleep};
@@ -25,6 +24,7 @@ use crate::request::query::Query;
 use crate::request::route::INDEX;
 use crate::serve::reactor::{Reactor, Registered, Wanted};
 use crate::serve::socket::Socket;
+use crate::serve::timer::TokioTimer;
 
 /// How long a client may take for the head of a request, and how long a connection may be idle.
 const HEAD_TIME: Duration = Duration::from_secs(5);
@@ -76,7 +76,7 @@ async fn serve(stream: TcpStream, reactor: &Reactor, handler: Handler) -> hyper:
     let serving = http1::Builder::new()
         // A client may end its side after the request, as `nc -N` does, and then read the answer.
         .half_close(true)
-        .timer(TokioTimer::new())
+        .timer(TokioTimer)
         .header_read_timeout(HEAD_TIME)
         .max_buf_size(MAX_HEAD)
         .max_headers(MAX_HEADERS)

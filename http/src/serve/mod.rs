@@ -7,3 +7,4 @@ pub(crate) mod listen;
 mod reactor;
 pub(crate) mod server;
 mod socket;
+mod timer;
