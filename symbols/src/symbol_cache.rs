@@ -5,10 +5,11 @@
 //! so that a result remains valid if the library is loaded elsewhere. Cached data is allocated outside of the export's
 //! workspace; otherwise it would keep the workspace's memory from going back to the kernel.
 
-use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::SystemTime;
 
+use dashmap::DashMap;
 use rtprof_runtime::fork_safe::PerProcess;
 use rtprof_runtime::hook;
 use rustc_hash::FxBuildHasher;
@@ -113,20 +114,16 @@ impl FileState {
 
 type Key = (u32, u64);
 
+/// Each map has locks for its parts, so that exports that run at the same time hardly ever wait for each other.
 #[derive(Default)]
 pub(crate) struct SymbolCache {
-    tables: RwLock<Tables>,
-}
-
-/// One lock has all of them: an export whose symbols are known only reads, and two that search at the same time spend
-/// their time in the debug information, not here.
-#[derive(Default)]
-struct Tables {
-    modules: HashMap<ModuleKey, u32>,
-    files: HashMap<u32, FileState>,
-    symbols: HashMap<Key, Arc<Symbols>, FxBuildHasher>,
-    functions: HashSet<Arc<Function>>,
-    texts: HashSet<Arc<str>>,
+    modules: DashMap<ModuleKey, u32>,
+    /// The number of the next module.
+    next_module: AtomicU32,
+    files: DashMap<u32, FileState>,
+    symbols: DashMap<Key, Arc<Symbols>, FxBuildHasher>,
+    functions: DashMap<Arc<Function>, ()>,
+    texts: DashMap<Arc<str>, ()>,
 }
 
 /// Returns the cache of the process. A forked child begins with an empty one: the parent's may be locked there by
@@ -136,28 +133,27 @@ pub(crate) fn global() -> &'static SymbolCache {
     GLOBAL.get(SymbolCache::default)
 }
 
+// What is inserted is allocated outside of the export's workspace: see the head of this file.
 impl SymbolCache {
     /// Returns the number of a module.
     pub(crate) fn module(&self, key: &ModuleKey) -> u32 {
-        if let Some(&known) = self.read().modules.get(key) {
-            return known;
+        if let Some(known) = self.modules.get(key) {
+            return *known;
         }
-        self.change(|tables| {
-            let next = tables.modules.len() as u32;
-            *tables.modules.entry(key.clone()).or_insert(next)
-        })
+        let next = || self.next_module.fetch_add(1, Ordering::Relaxed);
+        hook::outside_workspace(|| *self.modules.entry(key.clone()).or_insert_with(next))
     }
 
     /// Returns what the module's file provided when it was last opened.
     pub(crate) fn file(&self, module: u32) -> FileState {
-        self.read().files.get(&module).copied().unwrap_or_default()
+        self.files.get(&module).map(|state| *state).unwrap_or_default()
     }
 
     /// Notes what the module's file provides. A part of it that was missing once counts as missing for ever, because
     /// symbols that were found without it stay in the cache.
     pub(crate) fn set_file(&self, module: u32, mut state: FileState) {
-        self.change(|tables| {
-            let known = tables.files.entry(module).or_default();
+        hook::outside_workspace(|| {
+            let mut known = self.files.entry(module).or_default();
             let was_incomplete =
                 matches!(known.debug, DebugState::WithoutUnits | DebugState::WithoutAlternative);
             if was_incomplete && state.has_lines() {
@@ -168,28 +164,26 @@ impl SymbolCache {
     }
 
     pub(crate) fn set_unreadable(&self, module: u32) {
-        self.change(|tables| tables.files.entry(module).or_default().is_unreadable = true);
+        hook::outside_workspace(|| self.files.entry(module).or_default().is_unreadable = true);
     }
 
     /// Clears the cache if it is large. Called before a search, not during one, which would lose its results.
     pub(crate) fn make_room(&self) {
-        if self.read().symbols.len() >= CAPACITY {
-            self.change(|tables| {
-                tables.symbols.clear();
-                tables.functions.clear();
-                tables.texts.clear();
-            });
+        if self.symbols.len() >= CAPACITY {
+            self.symbols.clear();
+            self.functions.clear();
+            self.texts.clear();
         }
     }
 
     /// Returns the symbols of the place `offset` in a module.
     pub(crate) fn get(&self, module: u32, offset: u64) -> Option<Arc<Symbols>> {
-        self.read().symbols.get(&(module, offset)).cloned()
+        self.symbols.get(&(module, offset)).map(|symbols| symbols.clone())
     }
 
     /// Stores a copy of a place's symbols.
     pub(crate) fn insert(&self, module: u32, offset: u64, symbols: &Symbols) {
-        self.change(|tables| tables.symbols.insert((module, offset), Arc::new(symbols.clone())));
+        hook::outside_workspace(|| self.symbols.insert((module, offset), Arc::new(symbols.clone())));
     }
 
     /// Returns one shared function for equal ones.
@@ -200,41 +194,18 @@ impl SymbolCache {
             name,
             file: self.text(file),
         };
-        if let Some(known) = self.read().functions.get(&function) {
-            return known.clone();
+        if let Some(known) = self.functions.get(&function) {
+            return known.key().clone();
         }
-        self.change(|tables| {
-            // Another thread may have been faster.
-            if let Some(known) = tables.functions.get(&function) {
-                return known.clone();
-            }
-            let function = Arc::new(function);
-            tables.functions.insert(function.clone());
-            function
-        })
+        // Another thread may have been faster: the entry then has its function.
+        hook::outside_workspace(|| self.functions.entry(Arc::new(function)).or_insert(()).key().clone())
     }
 
     fn text(&self, text: &str) -> Arc<str> {
-        if let Some(known) = self.read().texts.get(text) {
-            return known.clone();
+        if let Some(known) = self.texts.get(text) {
+            return known.key().clone();
         }
-        self.change(|tables| {
-            if let Some(known) = tables.texts.get(text) {
-                return known.clone();
-            }
-            let text: Arc<str> = Arc::from(text);
-            tables.texts.insert(text.clone());
-            text
-        })
-    }
-
-    fn read(&self) -> RwLockReadGuard<'_, Tables> {
-        self.tables.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Changes the tables, with memory that is not the export's.
-    fn change<T>(&self, change: impl FnOnce(&mut Tables) -> T) -> T {
-        hook::outside_workspace(|| change(&mut self.tables.write().unwrap_or_else(PoisonError::into_inner)))
+        hook::outside_workspace(|| self.texts.entry(Arc::from(text)).or_insert(()).key().clone())
     }
 }
 

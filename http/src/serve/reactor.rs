@@ -14,9 +14,9 @@
 //! The descriptor of epoll has no cookie (see `descriptor`), and to wait at an epoll of the program would take its events. It
 //! is ours if the bell is registered with it (see `bell`).
 //!
-//! Locks: one for the list of sources, one for the readiness of each; held for some instructions, by the two threads only.
+//! Locks: those of the map of sources, and one for the readiness of each source; held for some instructions, by the two
+//! threads only.
 
-use std::collections::HashMap;
 use std::io;
 use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -24,6 +24,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
+use dashmap::DashMap;
 use mio::event::{Event, Source};
 use mio::{Events, Interest, Registry, Token};
 
@@ -53,7 +54,7 @@ struct Shared {
     /// `None` only while this is dropped.
     registry: Option<Registry>,
     bell: Bell,
-    sources: Mutex<HashMap<Token, Arc<Readiness>>>,
+    sources: DashMap<Token, Arc<Readiness>>,
     next: AtomicUsize,
     has_ended: AtomicBool,
 }
@@ -78,7 +79,7 @@ impl Reactor {
         let shared = Arc::new(Shared {
             registry: Some(poll.registry().try_clone()?),
             bell: Bell::new(poll.registry(), BELL)?,
-            sources: Mutex::default(),
+            sources: DashMap::new(),
             next: AtomicUsize::new(BELL.0 + 1),
             has_ended: AtomicBool::new(false),
         });
@@ -91,12 +92,12 @@ impl Reactor {
         let token = Token(self.0.next.fetch_add(1, Ordering::Relaxed));
         let readiness = Arc::new(Readiness::default());
         // Before the registration, whose first event may come at once.
-        locked(&self.0.sources).insert(token, readiness.clone());
+        self.0.sources.insert(token, readiness.clone());
         let registered = self.0.registry().and_then(|registry| {
             registry.register(&mut socket, token, Interest::READABLE | Interest::WRITABLE)
         });
         if let Err(error) = registered {
-            locked(&self.0.sources).remove(&token);
+            self.0.sources.remove(&token);
             return Err(error);
         }
         if self.has_ended() {
@@ -137,13 +138,13 @@ impl Shared {
                 Ok(()) => {}
             }
             for event in &events {
-                let source = locked(&self.sources).get(&event.token()).cloned();
+                let source = self.sources.get(&event.token()).map(|source| source.clone());
                 if let Some(source) = source {
                     source.note(event);
                 }
             }
         }
-        let sources: Vec<_> = locked(&self.sources).values().cloned().collect();
+        let sources: Vec<_> = self.sources.iter().map(|source| source.clone()).collect();
         sources.iter().for_each(|source| source.end());
         if self.bell.check(poll.registry()).is_err() {
             std::mem::forget(poll);
@@ -271,7 +272,7 @@ impl<S: Source + Socket> Registered<S> {
 
 impl<S: Source + Socket> Drop for Registered<S> {
     fn drop(&mut self) {
-        locked(&self.reactor.0.sources).remove(&self.token);
+        self.reactor.0.sources.remove(&self.token);
         // The kernel ends the registration with the last descriptor of the socket, which a forked child may have.
         if let (Ok(socket), Ok(registry)) = (self.socket.get_mut(), self.reactor.0.registry()) {
             let _ = registry.deregister(socket);
