@@ -84,7 +84,7 @@ impl Drop for Mark {
 /// called in a hook. Go: `runtime.GoroutineProfile`.
 ///
 /// No thread is stopped. The stack of a goroutine that waits in our hooks is read from outside; other threads receive a
-/// signal. A thread that has not answered has a single frame that says why (see [`marker`]), and [`Recorded::kernel`].
+/// signal. A thread that has not answered has a single frame that says why (see [`marker`](crate::stack::marker)), and [`Recorded::kernel`].
 ///
 /// A caller that wants the stacks of async tasks calls [`request`] first.
 pub fn take<T: From<Recorded>>() -> Vec<T> {
