@@ -9,7 +9,7 @@ if (($# == 0)) && [[ "$(git rev-parse --is-shallow-repository)" == true ]]; then
     echo "this clone does not have the commit of the last report: name one, or fetch it with git fetch --unshallow" >&2
     exit 2
 fi
-base="${1:-$(git log -1 --format=%h -- docs/overhead/table.md)}"
+base="${1:-$(git log -1 --format=%h -- docs/overhead/budgets.md)}"
 git rev-parse --verify --quiet "$base^{commit}" >/dev/null || { echo "no commit '$base'" >&2; exit 2; }
 work="$PWD/target/regressions"
 # A folder for each commit: the files of an older one look older than what was built for a newer one, and cargo would not

@@ -81,7 +81,7 @@ const PARTS: [(&str, Part); 15] = [
 const USAGE: &str = "usage: bench [--quick] [--report DIR] [PART]...\n\
     \n\
     --quick       rtprof and its baselines only, few rounds\n\
-    --report DIR  also writes budgets.md, budgets.svg and table.md into DIR\n\
+    --report DIR  also writes budgets.md and budgets.svg into DIR\n\
     PART          only these parts of the table: service allocation sample capture uncontended event wait interpose\n              \
     export footprint goroutines tasks http trace cpu";
 

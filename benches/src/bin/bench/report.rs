@@ -13,13 +13,12 @@ use crate::chart;
 use crate::limit::Measured;
 use crate::table::{Row, Table};
 
-/// Writes `budgets.md`, `budgets.svg` and `table.md` into a directory, which is created.
+/// Writes `budgets.md` and `budgets.svg` into a directory, which is created.
 pub(crate) fn write(directory: &Path, machine: &str, table: &Table) -> io::Result<()> {
     fs::create_dir_all(directory)?;
     let bands: Vec<Band<'_>> = ALL.iter().map(|budget| Band::of(budget, table)).collect();
     fs::write(directory.join("budgets.md"), page(&bands, machine))?;
-    fs::write(directory.join("budgets.svg"), chart::draw(&bands)?)?;
-    fs::write(directory.join("table.md"), format!("# All measurements\n\n{machine}\n{table:#}"))
+    fs::write(directory.join("budgets.svg"), chart::draw(&bands)?)
 }
 
 /// A budget with everything that was measured of it.

@@ -263,9 +263,8 @@ impl fmt::Display for Table {
             ]
         });
         let lines: Vec<[&str; 13]> = std::iter::once(HEADINGS).chain(cells).collect();
-        let widths: [usize; 12] = std::array::from_fn(|column| match out.alternate() {
-            true => 0,
-            false => lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0),
+        let widths: [usize; 12] = std::array::from_fn(|column| {
+            lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0)
         });
         for (number, line) in lines.iter().enumerate() {
             for (cell, width) in line.iter().zip(widths) {
