@@ -114,8 +114,11 @@ impl FileState {
 
 type Key = (u32, u64);
 
+/// The parts of a map, each with a lock. dashmap's default depends on the number of cores, for which std reads files; and a
+/// child that was forked meanwhile would wait for ever for the thread that asked.
+const SHARDS: usize = 16;
+
 /// Each map has locks for its parts, so that exports that run at the same time hardly ever wait for each other.
-#[derive(Default)]
 pub(crate) struct SymbolCache {
     modules: DashMap<ModuleKey, u32>,
     /// The number of the next module.
@@ -131,6 +134,19 @@ pub(crate) struct SymbolCache {
 pub(crate) fn global() -> &'static SymbolCache {
     static GLOBAL: PerProcess<SymbolCache> = PerProcess::new();
     GLOBAL.get(SymbolCache::default)
+}
+
+impl Default for SymbolCache {
+    fn default() -> Self {
+        Self {
+            modules: DashMap::with_shard_amount(SHARDS),
+            next_module: AtomicU32::new(0),
+            files: DashMap::with_shard_amount(SHARDS),
+            symbols: DashMap::with_hasher_and_shard_amount(FxBuildHasher, SHARDS),
+            functions: DashMap::with_shard_amount(SHARDS),
+            texts: DashMap::with_shard_amount(SHARDS),
+        }
+    }
 }
 
 // What is inserted is allocated outside of the export's workspace: see the head of this file.

@@ -34,6 +34,8 @@ use crate::serve::descriptor::{Owned, Socket};
 /// The longest time until the thread notices that its descriptor is gone.
 const LOOK: Duration = Duration::from_secs(2);
 const BELL: Token = Token(0);
+/// The parts of the map of sources, each with a lock: two threads use it. Not dashmap's default, for which std reads files.
+const SHARDS: usize = 2;
 
 /// What a future waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +81,7 @@ impl Reactor {
         let shared = Arc::new(Shared {
             registry: Some(poll.registry().try_clone()?),
             bell: Bell::new(poll.registry(), BELL)?,
-            sources: DashMap::new(),
+            sources: DashMap::with_shard_amount(SHARDS),
             next: AtomicUsize::new(BELL.0 + 1),
             has_ended: AtomicBool::new(false),
         });
