@@ -7,8 +7,10 @@ use rtprof_runtime::goroutine::observer::{self, EndObserver};
 use rtprof_runtime::listeners;
 
 #[cfg(not(target_feature = "crt-static"))]
-use super::{cancellation, conditions, define, locks, messages, polls};
-use super::{files, processes, sleeps, sockets, threads, yields};
+use super::{
+    cancellation, conditions, define, files, locks, messages, polls, processes, sleeps, sockets, threads,
+    yields,
+};
 use crate::inner::sleepers::SLEEPERS;
 use crate::inner::within;
 

@@ -2,9 +2,9 @@
 //! godeltaprof gave them.
 //!
 //! The server keeps the records of the last request as the baseline of the next one, for each profile, whichever client
-//! sent the request. So two scrapers of one program would each get a part of the additions. Additions that were not delivered completely,
-//! because the client went away, are in the next answer. (Bytes that the system had accepted for the client already, up
-//! to some hundred KiB, count as delivered.)
+//! sent the request. So two scrapers of one program would each get a part of the additions. Additions that were not
+//! delivered completely, because the client went away, are in the next answer. (Bytes that the system had accepted for
+//! the client already, up to some hundred KiB, count as delivered.)
 
 use std::collections::HashMap;
 use std::sync::Arc;
