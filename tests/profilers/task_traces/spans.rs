@@ -1,6 +1,7 @@
 //! Spans and events of the crate tracing, in traces.
 
-use std::sync::mpsc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::task::{Context, Poll, Waker};
 use std::thread;
 
@@ -11,7 +12,7 @@ use test_support::recording::{Trace, record};
 use test_support::trace_go;
 use tracing::dispatcher::with_default;
 use tracing::span::{Id, Record};
-use tracing::{Span, Subscriber, debug_span, info, info_span, warn};
+use tracing::{Subscriber, debug_span, info, info_span, warn};
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::{self, Layer, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
@@ -309,30 +310,33 @@ fn one_span_in_many_threads() {
     child::isolated("one_span_in_many_threads", || {
         subscribe();
         let shared = info_span!("shared");
-        let (stop, stopped) = mpsc::channel::<()>();
-        let enter = |shared: Span, stopped: mpsc::Receiver<()>| {
-            while let Err(mpsc::TryRecvError::Empty) = stopped.try_recv() {
-                shared.in_scope(|| info_span!("inner").in_scope(|| info!("here")));
-            }
-        };
-        let others: Vec<_> = (0..3)
-            .map(|_| {
-                let (stop, stopped) = mpsc::channel();
-                let shared = shared.clone();
-                (stop, thread::spawn(move || enter(shared, stopped)))
+        static STOP: AtomicBool = AtomicBool::new(false);
+        /// How often each of the other threads has left the span.
+        static LEFT: [AtomicUsize; 3] = [const { AtomicUsize::new(0) }; 3];
+        let others = LEFT.each_ref().map(|left| {
+            let shared = shared.clone();
+            thread::spawn(move || {
+                while !STOP.load(Relaxed) {
+                    shared.in_scope(|| info_span!("inner").in_scope(|| info!("here")));
+                    left.fetch_add(1, Relaxed);
+                }
             })
-            .collect();
+        });
         for _ in 0..3 {
-            let trace = record(|| (0..100).for_each(|_| shared.in_scope(|| info!("here"))));
+            let trace = record(|| {
+                (0..100).for_each(|_| shared.in_scope(|| info!("here")));
+                // A thread that has begun the task as well ends what it began before it leaves the span.
+                let before = LEFT.each_ref().map(|left| left.load(Relaxed));
+                test_support::until("each thread has left the span", || {
+                    before.iter().zip(&LEFT).all(|(before, left)| left.load(Relaxed) > *before)
+                });
+            });
             let roots = tasks(&trace).into_iter().filter(|(name, ..)| *name == "shared").collect::<Vec<_>>();
             // Threads that see the first entry of a trace at the same time may each begin the task; one remains.
             assert!((1..=4).contains(&roots.len()) && ended(&trace).len() >= roots.len() - 1, "{roots:?}");
         }
-        for (stop, thread) in others {
-            drop(stop);
-            thread.join().expect("it ends");
-        }
-        drop((stop, stopped));
+        STOP.store(true, Relaxed);
+        others.into_iter().for_each(|thread| thread.join().expect("it ends"));
     });
 }
 
