@@ -371,7 +371,7 @@ impl Played {
         assert!(weight > 2.0, "the budget has raised the rate to {weight} times");
         // A wait of x nanoseconds that is recorded with the weight w, or not, has the variance x²(w - 1) and counts at
         // most wx. By Bernstein's inequality a sum of such waits is off by more than √(2vt) + bt/3 with a probability
-        // of e⁻ᵗ, where v is the sum of the variances and b the most that one wait counts. Here t is 18. The second
+        // of at most 2e⁻ᵗ, where v is the sum of the variances and b the most that one wait counts. Here t is 18. The second
         // term matters when the thread was descheduled during one wait: that wait outweighs all others.
         let scatter = |squares: f64, longest: f64| 6.0 * ((weight * squares).sqrt() + weight * longest);
         let off = (recorded.count as f64 - self.count as f64).abs();
