@@ -27,6 +27,7 @@ mod encode;
 mod encoders;
 mod error;
 mod flight;
+mod length_delimited;
 mod options;
 mod order;
 mod perfetto;
@@ -45,7 +46,6 @@ mod start;
 mod stats;
 mod v1;
 mod v2;
-mod varint;
 
 pub use error::TraceError;
 pub use flight::{FlightRecorder, LatencyGuard, WindowFiles, WindowOptions};

@@ -1,6 +1,8 @@
 //! Each case is one fault in a valid trace of the second format. The verdicts on faults that Go has words for are those
 //! of `go tool trace` of Go 1.27.
 
+use prost::encoding::encode_varint;
+
 use super::*;
 use crate::event::EventType as E;
 use crate::invalid::Consequence;
@@ -8,14 +10,6 @@ use crate::validate::validate;
 
 const RUNNING: u64 = 2;
 const IDLE: u64 = 2;
-
-fn number(out: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
-}
 
 /// An event: its number on the wire, and its values, the delta of the time first.
 type Event = (u8, Vec<u64>);
@@ -43,7 +37,7 @@ impl Parts {
         let mut batch = |thread: u64, time: u64, bytes: &[u8]| {
             out.push(1);
             for value in [self.number, thread, time, bytes.len() as u64] {
-                number(&mut out, value);
+                encode_varint(value, &mut out);
             }
             out.extend_from_slice(bytes);
         };
@@ -52,29 +46,29 @@ impl Parts {
             let mut bytes = Vec::new();
             for (kind, values) in events {
                 bytes.push(*kind);
-                values.iter().for_each(|&value| number(&mut bytes, value));
+                values.iter().for_each(|&value| encode_varint(value, &mut bytes));
             }
             batch(*thread, *time, &bytes);
         }
         let mut bytes = vec![6];
         for sample in &self.samples {
             bytes.push(7);
-            sample.iter().for_each(|&value| number(&mut bytes, value));
+            sample.iter().for_each(|&value| encode_varint(value, &mut bytes));
         }
         batch(u64::MAX, self.begin, &bytes);
         let mut bytes = vec![2];
         for (id, frames) in &self.stacks {
             bytes.push(3);
-            number(&mut bytes, *id);
-            number(&mut bytes, frames.len() as u64);
-            frames.iter().flatten().for_each(|&value| number(&mut bytes, value));
+            encode_varint(*id, &mut bytes);
+            encode_varint(frames.len() as u64, &mut bytes);
+            frames.iter().flatten().for_each(|&value| encode_varint(value, &mut bytes));
         }
         batch(u64::MAX, self.begin, &bytes);
         let mut bytes = vec![4];
         for (id, text) in &self.strings {
             bytes.push(5);
-            number(&mut bytes, *id);
-            number(&mut bytes, text.len() as u64);
+            encode_varint(*id, &mut bytes);
+            encode_varint(text.len() as u64, &mut bytes);
             bytes.extend_from_slice(text);
         }
         batch(u64::MAX, self.begin, &bytes);
@@ -112,7 +106,7 @@ impl Parts {
 fn parts() -> [Parts; 2] {
     let clock = |frequency: u64| {
         let mut clock = vec![50, 8];
-        number(&mut clock, frequency);
+        encode_varint(frequency, &mut clock);
         clock.extend([51, 1, 2, 3, 4]);
         clock
     };

@@ -1,23 +1,17 @@
 //! Writes traces, valid and invalid ones, byte by byte. Independent of the encoder; of the event table it uses only the
 //! numbers.
 
+use prost::encoding::encode_varint;
+
 use crate::event::EventType as E;
 
 /// The tick at which the sample trace begins.
 pub(super) const T0: u64 = 1_000_000;
 
-pub(super) fn number(bytes: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        bytes.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    bytes.push(value as u8);
-}
-
 pub(super) fn numbers(values: &[u64]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for &value in values {
-        number(&mut bytes, value);
+        encode_varint(value, &mut bytes);
     }
     bytes
 }
@@ -27,7 +21,7 @@ pub(super) fn record(number_of_type: u8, bits: u8, values: &[u64]) -> Vec<u8> {
     let mut bytes = vec![number_of_type | bits << 6];
     let body = numbers(values);
     if bits == 3 {
-        number(&mut bytes, body.len() as u64);
+        encode_varint(body.len() as u64, &mut bytes);
     }
     bytes.extend(body);
     bytes
@@ -49,7 +43,7 @@ pub(super) fn frequency(ticks_per_second: u64) -> Vec<u8> {
 
 pub(super) fn string(id: u64, text: &[u8]) -> Vec<u8> {
     let mut bytes = record(37, 0, &[id]);
-    number(&mut bytes, text.len() as u64);
+    encode_varint(text.len() as u64, &mut bytes);
     bytes.extend(text);
     bytes
 }

@@ -1,7 +1,9 @@
 //! Faults of records, tables, times.
 
 use super::Verdict::{self, Crash, Misread, Refused, Valid};
-use super::bytes::{T0, Trace, batch, changed as with, event, frequency, number, record, stack, string};
+use prost::encoding::encode_varint;
+
+use super::bytes::{T0, Trace, batch, changed as with, event, frequency, record, stack, string};
 use crate::event::EventType as E;
 
 fn change(change: impl FnOnce(&mut Trace)) -> Vec<u8> {
@@ -189,7 +191,7 @@ pub(super) fn cases() -> Vec<(&'static str, Vec<u8>, Verdict)> {
             "a message of a million and one",
             change(|t| {
                 let mut log = event(E::UserLog, 0, &[1, 9, 6]);
-                number(&mut log, 1_000_001);
+                encode_varint(1_000_001, &mut log);
                 log.extend(vec![b'x'; 1_000_001]);
                 t.insert_raw("log", &log);
             }),

@@ -14,7 +14,7 @@ use rtprof_symbols::hash::AddressMap;
 use super::event::Start;
 use super::late_names::LateNames;
 use super::reason::{REASONS, Reason};
-use crate::varint::number_len;
+use prost::encoding::encoded_len_varint;
 
 /// The name of a goroutine without a name.
 const UNNAMED: &str = "thread";
@@ -45,7 +45,7 @@ impl Frame {
 
     /// Returns how many bytes its numbers take.
     pub(crate) fn len(&self) -> usize {
-        self.numbers().into_iter().map(number_len).sum()
+        self.numbers().into_iter().map(encoded_len_varint).sum()
     }
 }
 

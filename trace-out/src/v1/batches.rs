@@ -3,10 +3,10 @@
 use rtprof_runtime::wait_reason::WaitReason;
 use rtprof_tracer::record::StwReason;
 
+use crate::length_delimited::put_bytes;
 use crate::schedule::{Changed, Event, OUTSIDE, Proc, Procs, Reason, Wire};
 #[cfg(any(test, feature = "self-check"))]
 use crate::self_check::EventCheck;
-use crate::varint::put_bytes;
 
 use super::event::{EventType, NO_PROC};
 use super::wire::{Records, put_batch, put_event};

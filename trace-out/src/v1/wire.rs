@@ -1,7 +1,9 @@
 //! Encoding of the format's records.
 
 use crate::schedule::{Definitions, Frame};
-use crate::varint::{put_bytes, put_number};
+use prost::encoding::encode_varint;
+
+use crate::length_delimited::put_bytes;
 
 use super::event::{EventType, LENGTH_PREFIXED, MAX_LENGTH};
 
@@ -20,9 +22,9 @@ pub(super) fn put_event<const N: usize>(out: &mut Vec<u8>, event: EventType, del
     if has_length {
         out.push(0);
     }
-    put_number(out, delta);
+    encode_varint(delta, out);
     for arg in args {
-        put_number(out, arg);
+        encode_varint(arg, out);
     }
     if has_length {
         out[length] = (out.len() - length - 1) as u8;
@@ -32,13 +34,13 @@ pub(super) fn put_event<const N: usize>(out: &mut Vec<u8>, event: EventType, del
 /// Begins a batch: the following events are of this P, and the delta of the first one counts from `ticks`.
 pub(super) fn put_batch(out: &mut Vec<u8>, pid: u64, ticks: u64) {
     out.push(EventType::Batch.first_byte());
-    put_number(out, pid);
-    put_number(out, ticks);
+    encode_varint(pid, out);
+    encode_varint(ticks, out);
 }
 
 pub(super) fn put_frequency(out: &mut Vec<u8>, ticks_per_second: u64) {
     out.push(EventType::Frequency.first_byte());
-    put_number(out, ticks_per_second);
+    encode_varint(ticks_per_second, out);
 }
 
 /// The definitions of strings and stacks, as records.
@@ -55,16 +57,16 @@ impl Definitions for Records {
     fn string(&mut self, id: u64, text: &str) {
         self_check!(id != 0 && !text.is_empty());
         self.0.push(EventType::String.first_byte());
-        put_number(&mut self.0, id);
+        encode_varint(id, &mut self.0);
         put_bytes(&mut self.0, text.as_bytes());
     }
 
     fn stack(&mut self, id: u64, frames: &[Frame]) {
         let mut body = Vec::with_capacity(16 + frames.len() * 16);
-        put_number(&mut body, id);
-        put_number(&mut body, frames.len() as u64);
+        encode_varint(id, &mut body);
+        encode_varint(frames.len() as u64, &mut body);
         for number in frames.iter().flat_map(Frame::numbers) {
-            put_number(&mut body, number);
+            encode_varint(number, &mut body);
         }
         self_check!(body.len() as u64 <= MAX_LENGTH);
         self.0.push(EventType::Stack.first_byte());

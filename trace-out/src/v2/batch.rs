@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use crate::varint::put_number;
+use prost::encoding::encode_varint;
 
 use super::clock::{Snapshot, TICKS_PER_SECOND};
 use super::event::{BATCH, EventType, NO_THREAD};
@@ -15,7 +15,7 @@ pub(super) fn put_batch(out: &mut Vec<u8>, generation: u64, thread: u64, time: u
     self_check!(bytes.len() <= BATCH);
     out.push(EventType::EventBatch as u8);
     for number in [generation, thread, time, bytes.len() as u64] {
-        put_number(out, number);
+        encode_varint(number, out);
     }
     out.extend_from_slice(bytes);
 }
@@ -27,13 +27,13 @@ pub(super) fn put_clock(out: &mut Vec<u8>, generation: u64, begin: u64, snapshot
         bytes.push(EventType::Sync as u8);
     }
     bytes.push(EventType::Frequency as u8);
-    put_number(&mut bytes, TICKS_PER_SECOND);
+    encode_varint(TICKS_PER_SECOND, &mut bytes);
     if let Some(Snapshot { tick, monotonic, wall }) = snapshot {
         let since_1970 = wall.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         bytes.push(EventType::ClockSnapshot as u8);
         let (seconds, nanos) = (since_1970.as_secs(), since_1970.subsec_nanos().into());
         for number in [tick.saturating_sub(begin), monotonic, seconds, nanos] {
-            put_number(&mut bytes, number);
+            encode_varint(number, &mut bytes);
         }
     }
     put_batch(out, generation, NO_THREAD, begin, &bytes);
@@ -68,10 +68,10 @@ impl Batch {
         }
         let tick = tick.max(self.last);
         self.bytes.push(event as u8);
-        put_number(&mut self.bytes, tick - self.last);
+        encode_varint(tick - self.last, &mut self.bytes);
         self.last = tick;
         for arg in args {
-            put_number(&mut self.bytes, arg);
+            encode_varint(arg, &mut self.bytes);
         }
     }
 
@@ -82,7 +82,7 @@ impl Batch {
         }
         let tick = tick.max(self.last);
         self.bytes.push(event);
-        put_number(&mut self.bytes, tick - self.last);
+        encode_varint(tick - self.last, &mut self.bytes);
         self.last = tick;
         self.bytes.extend_from_slice(args);
     }
