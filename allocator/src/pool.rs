@@ -14,7 +14,7 @@ use core::sync::atomic::{AtomicI64, AtomicPtr, AtomicU32, AtomicUsize, Ordering}
 use rtprof_profiler::bucket::MemBucket;
 use rtprof_profiler::cycle::Cycle;
 use rtprof_profiler::mem::Sample;
-use rtprof_runtime::counters::COUNTERS;
+use rtprof_runtime::counters::{CountedProfile, Counter};
 use rtprof_runtime::fork_lock::ForkLock;
 use rtprof_runtime::mapping;
 use rtprof_runtime::primitive::AtomicU32 as LinkWord;
@@ -148,6 +148,16 @@ pub(crate) struct PoolSlot {
     ptr: NonNull<u8>,
 }
 
+/// Sampled objects that found no place.
+static FULL: Counter = Counter::new(&[CountedProfile::Heap], || {
+    "objects were to be sampled but were not: the pool of sampled objects is full or got no memory (address-space limit?)".into()
+});
+
+/// Frees of pooled memory that was not in use: a double free in the program.
+static INVALID_FREES: Counter = Counter::new(&[CountedProfile::Heap], || {
+    "frees of sampled objects that were already free (a bug in this program)".into()
+});
+
 /// Takes a place for an object of this class. `None`, counted, when the pool is full.
 pub(crate) fn take(class: Class) -> Option<PoolSlot> {
     let place = slab::take(&Pool, class.index()).and_then(|(slab, slot)| {
@@ -155,7 +165,7 @@ pub(crate) fn take(class: Class) -> Option<PoolSlot> {
         Some(PoolSlot { slab, slot, ptr })
     });
     if place.is_none() {
-        COUNTERS.samples_without_pool.add();
+        FULL.add();
     }
     place
 }
@@ -190,7 +200,7 @@ pub(crate) fn remove(ptr: *mut u8) -> Option<(Sample, PoolSlot)> {
     let bucket = entry.bucket.swap(null_mut(), Ordering::Relaxed);
     // SAFETY: a non-null bucket was stored by `keep`, from a reference to an entry that is never freed.
     let (Some(bucket), Some(ptr)) = (unsafe { bucket.as_ref() }, NonNull::new(ptr)) else {
-        COUNTERS.invalid_frees.add();
+        INVALID_FREES.add();
         return None;
     };
     let cycle = Cycle::new(entry.cycle.load(Ordering::Relaxed));

@@ -7,7 +7,7 @@ use rtprof_profiler::bucket::MemBucket;
 use rtprof_profiler::cycle::Cycle;
 use rtprof_profiler::mem::{self, Sample};
 use rtprof_profiler::sampling::{self, Decision, DueSample};
-use rtprof_runtime::counters::COUNTERS;
+use rtprof_runtime::counters::{CountedProfile, Counter};
 use rtprof_runtime::hook::{self, Hook};
 use rtprof_tracer::heap::heap_changed;
 
@@ -130,13 +130,18 @@ unsafe fn alloc_sampled(
     unsafe { contents.ask(inner, layout) }
 }
 
+/// Sampled large objects that found no place in the table.
+static WITHOUT_PLACE: Counter = Counter::new(&[CountedProfile::Heap], || {
+    "large objects were to be sampled but were not: no memory for the table that finds them again".into()
+});
+
 /// Enters a block of the inner allocator into the table of large objects, and records its malloc.
 fn track_large(ptr: *mut u8, size: usize, due: &DueSample) {
     if ptr.is_null() {
         return;
     }
     let Some(place) = LARGE.claim(ptr as usize) else {
-        COUNTERS.samples_without_table.add();
+        WITHOUT_PLACE.add();
         return;
     };
     match mem::malloc(size, due) {

@@ -1,7 +1,8 @@
 //! Reads what the block and mutex profiles have recorded.
 
 use rtprof_profiler::contention::{BlockCount, block_counts, mutex_counts};
-use rtprof_runtime::counters::COUNTERS;
+use rtprof_runtime::counters::{self, CountedProfile};
+use rtprof_runtime::stack;
 
 /// One of the two profiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,11 +47,7 @@ impl Profile {
 /// Returns the number of badly recorded events, whose cost is not that of a whole event: those without room for their
 /// stack, or without a stack.
 pub(crate) fn dropped() -> f64 {
-    let counters = &COUNTERS;
-    [&counters.waits_over_stack_limit, &counters.samples_without_bucket, &counters.stacks_not_captured]
-        .iter()
-        .map(|counter| counter.get() as f64)
-        .sum()
+    (counters::total(CountedProfile::Block) + stack::NOT_CAPTURED.get()) as f64
 }
 
 /// Sets both rates: nanoseconds of the block profile, fraction of the mutex profile.

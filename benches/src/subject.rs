@@ -121,12 +121,8 @@ macro_rules! profiled_by_rtprof {
                 samples: || {
                     let taken: i64 =
                         rtprof::mem_profile(true).iter().map(|record| record.alloc_objects).sum();
-                    let counters = &rtprof_runtime::counters::COUNTERS;
-                    let dropped = counters.samples_over_stack_limit.get()
-                        + counters.samples_without_bucket.get()
-                        + counters.samples_without_pool.get()
-                        + counters.samples_without_table.get();
-                    (taken as u64, dropped)
+                    let heap = rtprof_runtime::counters::CountedProfile::Heap;
+                    (taken as u64, rtprof_runtime::counters::total(heap))
                 },
             });
         }

@@ -1,9 +1,11 @@
 //! The counts of one bucket of the block or mutex profile. Go: `blockRecord`.
 
-use rtprof_runtime::counters::{COUNTERS, Counter};
+use rtprof_runtime::counters::Counter;
 use rtprof_runtime::primitive::{AtomicU64, Ordering};
 use rtprof_runtime::stack::overflow::Limited;
 use rtprof_runtime::wait_site::{NotedSite, WaitSite};
+
+use crate::contention;
 
 /// The number of waits, and the total ticks that they took.
 ///
@@ -21,7 +23,7 @@ pub struct BlockRecord {
 
 impl Limited for BlockRecord {
     fn over_limit() -> &'static Counter {
-        &COUNTERS.waits_over_stack_limit
+        &contention::OVER_LIMIT
     }
 }
 

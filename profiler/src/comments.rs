@@ -1,6 +1,6 @@
 //! The comments of a profile to its reader, besides its samples.
 
-use rtprof_runtime::counters::{COUNTERS, CountedProfile};
+use rtprof_runtime::counters::{self, CountedProfile};
 use rtprof_runtime::thread_create;
 
 use crate::contention::{self, Raised};
@@ -9,7 +9,7 @@ use crate::{mem, rate};
 /// Returns the comments of this profile: a sentence for every count that is not zero and concerns it, the rates that are in
 /// force if they are not those that were set, and the likely reason if the profile is empty.
 pub fn of(profile: CountedProfile) -> Vec<String> {
-    let mut sentences = COUNTERS.sentences(profile);
+    let mut sentences = counters::sentences(profile);
     let raised = raised_rate(profile);
     let reason = why_empty(profile).map(str::to_owned);
     sentences.extend(raised.into_iter().chain(reason).map(|sentence| format!("rtprof: {sentence}")));
@@ -70,9 +70,9 @@ mod tests {
 
     #[test]
     fn a_profile_tells_of_what_concerns_it() {
-        COUNTERS.rates_approximated.add();
-        COUNTERS.waits_over_stack_limit.add();
-        COUNTERS.threads_over_stack_limit.add();
+        rate::APPROXIMATED.add();
+        contention::OVER_LIMIT.add();
+        thread_create::OVER_LIMIT.add();
         let tells = |profile, words: &str| of(profile).iter().any(|comment| comment.contains(words));
         for (words, subjects) in [
             ("distinct rates", &[Heap][..]),

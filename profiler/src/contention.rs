@@ -36,6 +36,7 @@
 use core::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
 
 use rtprof_runtime::clock;
+use rtprof_runtime::counters::{CountedProfile, Counter};
 use rtprof_runtime::fork_lock::ForkLock;
 use rtprof_runtime::hidden::{self, Calls};
 use rtprof_runtime::labels::{self, LabelSetId};
@@ -56,6 +57,14 @@ pub use crate::governor::{
 
 /// The number of distinct (stack, labels) that each of the two profiles stores.
 const MAX_STACKS: usize = 1 << 16;
+
+/// Waits beyond this number.
+pub(crate) static OVER_LIMIT: Counter = Counter::new(CountedProfile::WAITS, || {
+    format!(
+        "waits were beyond the {MAX_STACKS} distinct stacks that the block and mutex profiles keep each, and stand under \
+         too_many_distinct_stacks"
+    )
+});
 /// The number of buckets that may be made beyond that, all with the overflow stack: one per label set.
 const OVERFLOW_BUCKETS: usize = labels::MAX_SETS;
 

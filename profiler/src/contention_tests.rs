@@ -7,9 +7,10 @@
 use core::sync::atomic::AtomicBool;
 use rtprof_runtime::clock::{NANOS, ticks_per_second};
 
-use rtprof_runtime::counters::{COUNTERS, CountedProfile};
+use rtprof_runtime::counters::CountedProfile;
 use rtprof_runtime::fork_lock::ForkLock;
 use rtprof_runtime::labels::{do_with, resolve};
+use rtprof_runtime::stack;
 
 use super::*;
 use crate::comments;
@@ -297,7 +298,7 @@ fn sixty_four_threads_neither_lose_nor_invent() {
     set_block_profile_rate(1);
     set_mutex_profile_fraction(1);
     let (blocked, unlocked) = ("64 threads wait", "64 threads unlock");
-    let not_captured = COUNTERS.stacks_not_captured.get();
+    let not_captured = stack::NOT_CAPTURED.get();
     let running = AtomicU64::new(THREADS);
     // Every event has as many ticks as the number of its stack, plus one.
     let (count, ticks) = (THREADS * ROUNDS * STACKS, THREADS * ROUNDS * STACKS * (STACKS + 1) / 2);
@@ -324,7 +325,7 @@ fn sixty_four_threads_neither_lose_nor_invent() {
         let counts = of_name(counts, name);
         assert_eq!(totals(counts.clone(), name), (count as f64, ticks), "{name}");
         // Without frame pointers a thread may find no unwind cache free; its events are then under a single stack.
-        if COUNTERS.stacks_not_captured.get() == not_captured {
+        if stack::NOT_CAPTURED.get() == not_captured {
             // The optimizer may have split one stack into several, but never merged two.
             let mut times = [0.0; STACKS as usize];
             for count in counts {
@@ -351,7 +352,7 @@ fn a_full_table_keeps_totals() {
     let _turn = TURN.lock();
     let _off = off();
     assert!(SMALL.open());
-    let over = COUNTERS.waits_over_stack_limit.get();
+    let over = OVER_LIMIT.get();
     for _ in 0..3 {
         (0..STACKS).for_each(|number| {
             at_stack(number, 0, &|number| _ = record(&SMALL, 1.0, number, Cause::Wait(BlockKinds::SYNC)))
@@ -361,7 +362,7 @@ fn a_full_table_keeps_totals() {
     assert!(counts.len() <= LIMIT + 1, "{} records", counts.len());
     let sums = (counts.iter().map(|count| count.count).sum(), counts.iter().map(|count| count.cycles).sum());
     assert_eq!(sums, (3.0 * STACKS as f64, 3 * STACKS * (STACKS - 1) / 2));
-    assert!(COUNTERS.waits_over_stack_limit.get() > over, "and the profile says so");
+    assert!(OVER_LIMIT.get() > over, "and the profile says so");
 }
 
 /// The budget raises both rates, the totals stay, and comments say what was in force. Without it all is recorded again.

@@ -23,11 +23,18 @@
 //! Adds and swaps are both acquire and release: a swap that took a free sees what happened before that free, and an add
 //! that came too late for a swap sees the cut of that swap, by which [`crate::cut`] detects stragglers.
 
-use rtprof_runtime::counters::{COUNTERS, Counter};
+use rtprof_runtime::counters::{CountedProfile, Counter};
 use rtprof_runtime::primitive::{AtomicU64, Ordering};
 use rtprof_runtime::stack::overflow::Limited;
 
 use crate::cycle::{Cycle, FUTURE};
+
+/// Samples beyond the limit on distinct stacks.
+static OVER_LIMIT: Counter = Counter::new(&[CountedProfile::Heap], || {
+    "samples were beyond the limit on distinct stacks and stand under too_many_distinct_stacks; raise it with \
+     set_max_stacks"
+        .into()
+});
 
 /// Mallocs and frees of one cycle.
 #[derive(Default)]
@@ -45,7 +52,7 @@ pub struct MemRecord {
 
 impl Limited for MemRecord {
     fn over_limit() -> &'static Counter {
-        &COUNTERS.samples_over_stack_limit
+        &OVER_LIMIT
     }
 }
 

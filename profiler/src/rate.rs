@@ -16,13 +16,20 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use rtprof_runtime::counters::COUNTERS;
+use rtprof_runtime::counters::{CountedProfile, Counter};
 use rtprof_runtime::fork_lock::ForkLock;
 
 /// Go's default: one sample for every 512 KiB allocated, on average.
 pub const DEFAULT_RATE: usize = 512 << 10;
 /// The number of distinct rates that samples can refer to.
 pub const MAX_RATES: usize = 64;
+
+/// Changes of the rate beyond this number.
+pub(crate) static APPROXIMATED: Counter = Counter::new(&[CountedProfile::Heap], || {
+    format!(
+        "changes of the heap profile rate were beyond {MAX_RATES} distinct rates and took the nearest one used before"
+    )
+});
 
 const OFF: u64 = 0xff;
 
@@ -114,7 +121,7 @@ fn index_of(bytes: usize) -> (usize, u64) {
             }
         }
     }
-    COUNTERS.rates_approximated.add();
+    APPROXIMATED.add();
     (RATES[nearest.1].load(Ordering::Relaxed), nearest.1 as u64)
 }
 

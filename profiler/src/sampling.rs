@@ -23,12 +23,18 @@
 
 use core::sync::atomic::Ordering;
 
-use rtprof_runtime::counters::COUNTERS;
+use rtprof_runtime::counters::{CountedProfile, Counter};
 use rtprof_runtime::hook::{self, AllocationGate, Hook};
 use rtprof_runtime::random;
 use rtprof_runtime::stack::spare;
 
 use crate::rate::{self, EPOCH, RateIndex};
+
+/// Samples that were due in a signal handler that had interrupted a hook.
+static IN_INTERRUPTED_HOOKS: Counter = Counter::new(&[CountedProfile::Heap], || {
+    "allocations were to be sampled but were not: made by a signal handler that had interrupted the profiler"
+        .into()
+});
 
 /// Returns whether an allocation of `size` bytes passes unsampled, on the fast path. If `false`, the caller calls
 /// [`decide`].
@@ -71,7 +77,7 @@ pub fn decide(size: usize) -> Decision {
             // sampled, but its coins were tossed: without a new draw the next allocation would be sampled for it.
             let rate = rate::of_epoch(gate.epoch());
             if rate.is_some() && !stays_closed && gate.left_after(size) < 0 {
-                COUNTERS.samples_in_interrupted_hooks.add();
+                IN_INTERRUPTED_HOOKS.add();
             }
             draw(gate, rate);
             if stays_closed {
@@ -113,7 +119,7 @@ fn due_sample(rate: RateIndex) -> Option<DueSample> {
     if has_room || spare::may_begin() {
         return Some(DueSample { rate, has_room, _hook: hook });
     }
-    COUNTERS.samples_without_room.add();
+    spare::WITHOUT_ROOM.add();
     None
 }
 

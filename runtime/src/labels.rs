@@ -15,13 +15,20 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use crate::atomic_ref::AtomicRef;
-use crate::counters::COUNTERS;
+use crate::counters::{CountedProfile, Counter};
 use crate::fork_safe::{ForkMutex, PerProcess};
 use crate::hidden::{self, Calls};
 use crate::hook;
 
 /// The number of distinct label sets that enter aggregated profiles.
 pub const MAX_SETS: usize = 1024;
+
+/// Times a set beyond this number was set.
+static OVER_LIMIT: Counter = Counter::new(CountedProfile::LABELLED, || {
+    format!(
+        "times a label set beyond {MAX_SETS} distinct ones was set; its samples stand under labels=overflow"
+    )
+});
 
 /// The number of a label set in the key of a bucket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -251,7 +258,7 @@ fn number(pairs: &Arc<Pairs>) -> LabelSetId {
 
 #[cold]
 fn overflow() -> LabelSetId {
-    COUNTERS.label_sets_over_limit.add();
+    OVER_LIMIT.add();
     LabelSetId::OVERFLOW
 }
 

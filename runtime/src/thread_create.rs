@@ -3,7 +3,7 @@
 //! Go stores this stack in every `m`. Here threads come and go by the million, so each distinct stack is stored once
 //! with the number of threads it has created; state grows with stacks, not with threads.
 
-use crate::counters::{COUNTERS, Counter};
+use crate::counters::{CountedProfile, Counter};
 use crate::primitive::{AtomicU64, Ordering};
 use crate::stack::overflow::Limited;
 use crate::stack::table::{Entry, Key, Table};
@@ -11,6 +11,14 @@ use crate::stack::{MAX_STACK, Stack, capture, with_room};
 
 /// The number of distinct stacks that are stored.
 const MAX_STACKS: usize = 1 << 14;
+
+/// Threads beyond this number.
+pub static OVER_LIMIT: Counter = Counter::new(&[CountedProfile::ThreadCreate], || {
+    format!(
+        "threads were created beyond the {MAX_STACKS} distinct stacks that the threadcreate profile keeps, and stand under \
+         too_many_distinct_stacks"
+    )
+});
 
 /// The key of a bucket: the stack alone distinguishes buckets.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -41,7 +49,7 @@ pub(crate) fn open() {
 
 impl Limited for ThreadRecord {
     fn over_limit() -> &'static Counter {
-        &COUNTERS.threads_over_stack_limit
+        &OVER_LIMIT
     }
 }
 

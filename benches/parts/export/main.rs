@@ -13,7 +13,7 @@ use rtprof_benches::descent::{depth_for, on_distinct_stacks};
 use rtprof_benches::live_heap;
 use rtprof_benches::processor::Stopwatch;
 use rtprof_benches::serve::serve;
-use rtprof_runtime::counters::COUNTERS;
+use rtprof_runtime::counters::{self, CountedProfile};
 
 #[global_allocator]
 static ALLOC: rtprof::ProfAlloc = rtprof::ProfAlloc::system();
@@ -31,10 +31,7 @@ fn main() {
         "write" => write(),
         "samples" => {
             let taken: i64 = rtprof::mem_profile(true).iter().map(|record| record.alloc_objects).sum();
-            vec![
-                taken as f64,
-                (COUNTERS.samples_over_stack_limit.get() + COUNTERS.samples_without_bucket.get()) as f64,
-            ]
+            vec![taken as f64, counters::total(CountedProfile::Heap) as f64]
         }
         "resident" => vec![live_heap::resident().expect("benchmarks run on Linux") as f64],
         other => panic!("unknown request {other}"),

@@ -12,7 +12,7 @@ use rtprof_benches::coroutine::Coroutine;
 use rtprof_benches::descent::{at_depth, depth_for};
 use rtprof_benches::serve::serve;
 use rtprof_benches::sizes::Sizes;
-use rtprof_runtime::counters::COUNTERS;
+use rtprof_runtime::counters::{self, CountedProfile};
 
 #[global_allocator]
 static ALLOC: rtprof::ProfAlloc = rtprof::ProfAlloc::system();
@@ -58,10 +58,7 @@ fn main() {
         }
         "samples" => {
             let taken: i64 = rtprof::mem_profile(true).iter().map(|record| record.alloc_objects).sum();
-            vec![
-                taken as f64,
-                (COUNTERS.samples_without_pool.get() + COUNTERS.samples_without_bucket.get()) as f64,
-            ]
+            vec![taken as f64, counters::total(CountedProfile::Heap) as f64]
         }
         other => panic!("unknown request {other}"),
     });

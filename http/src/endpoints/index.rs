@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use rtprof_pprof_out::{CPU, Profile, profiles, scraped_deltas};
 use rtprof_profiler::{contention, cpu, mem, rate};
-use rtprof_runtime::counters::COUNTERS;
+use rtprof_runtime::counters;
 use rtprof_runtime::own_files;
 use rtprof_runtime::stack::{StackMode, stack_mode};
 use rtprof_trace_out::FlightRecorder;
@@ -219,7 +219,7 @@ fn totals(page: &mut String) {
 
 /// Writes the list of losses: samples that are missing from the profiles.
 fn dropped(page: &mut String) {
-    let sentences = COUNTERS.all_sentences();
+    let sentences = counters::all_sentences();
     page.push_str("<h2>Dropped</h2>\n");
     if sentences.is_empty() {
         page.push_str("<p>Nothing: every sample has its place.</p>\n");

@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use rtprof_runtime::counters::{COUNTERS, Counter};
+use rtprof_runtime::counters::{CountedProfile, Counter};
 use rtprof_runtime::labels::{self, LabelSetId};
 use rtprof_runtime::modules::CaptureSpan;
 use rtprof_runtime::stack::overflow::Limited;
@@ -17,6 +17,14 @@ use super::task_names::{TaskName, TaskNames};
 
 /// The number of distinct (stack, labels, thread) that are stored.
 const MAX_STACKS: usize = 1 << 16;
+
+/// Samples beyond this number.
+static OVER_LIMIT: Counter = Counter::new(&[CountedProfile::Cpu], || {
+    format!(
+        "CPU samples were beyond the {MAX_STACKS} distinct stacks that a profile keeps, and stand under \
+         too_many_distinct_stacks"
+    )
+});
 /// The number of buckets that may be made beyond that, all with the overflow stack: one per label set.
 const OVERFLOW_BUCKETS: usize = labels::MAX_SETS;
 
@@ -41,7 +49,7 @@ pub(super) struct CpuRecord(AtomicU64);
 
 impl Limited for CpuRecord {
     fn over_limit() -> &'static Counter {
-        &COUNTERS.cpu_samples_over_stack_limit
+        &OVER_LIMIT
     }
 }
 

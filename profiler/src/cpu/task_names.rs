@@ -1,6 +1,6 @@
 //! The names of tasks in which samples were taken, each stored once: a task may have ended when its name is needed.
 
-use rtprof_runtime::counters::COUNTERS;
+use rtprof_runtime::counters::{CountedProfile, Counter};
 use rtprof_runtime::goroutine::{self, Goroutine};
 use rtprof_runtime::name::MAX_NAME;
 use rtprof_runtime::stack::kept::Frames;
@@ -8,6 +8,11 @@ use rtprof_runtime::stack::table::Table;
 
 /// The number of distinct names that are stored. Samples in tasks with other names have none.
 const MAX_NAMES: usize = 1024;
+
+/// Samples beyond this number.
+static OVER_LIMIT: Counter = Counter::new(&[CountedProfile::Cpu], || {
+    format!("CPU samples are without the label task: a profile keeps {MAX_NAMES} distinct names of tasks")
+});
 
 const WORD: usize = size_of::<usize>();
 
@@ -54,7 +59,7 @@ impl TaskNames {
         match self.0.intern(Frames, words) {
             Ok(entry) => TaskName((&raw const *entry).addr()),
             Err(_) => {
-                COUNTERS.task_names_over_limit.add();
+                OVER_LIMIT.add();
                 TaskName::NONE
             }
         }

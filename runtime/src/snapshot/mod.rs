@@ -25,7 +25,7 @@ mod visit;
 use core::cell::Cell;
 
 use crate::clock;
-use crate::counters::COUNTERS;
+use crate::counters::{CountedProfile, Counter};
 use crate::fork_lock::{ForkGuard, ForkLock};
 use crate::goroutine::{self, Goroutine, SLOTS, SNAPSHOTS, Visit, current};
 use crate::goroutine_id;
@@ -51,6 +51,16 @@ thread_local! {
 
 /// Room for goroutines that begin between the count of goroutines and the cut.
 const SLACK: usize = 256;
+
+/// Snapshots for which the kernel granted no memory.
+static WITHOUT_MEMORY: Counter = Counter::new(&[CountedProfile::Goroutine], || {
+    "times goroutines could not be recorded: no memory (address-space limit?)".into()
+});
+
+/// Snapshots that would have waited for themselves.
+static WITHIN_ANOTHER: Counter = Counter::new(&[CountedProfile::Goroutine], || {
+    "snapshots of goroutines were asked for within another by the same thread (the program's allocator?) and are empty".into()
+});
 
 /// The permit to take a snapshot, until it is dropped.
 struct Permit {
@@ -92,7 +102,7 @@ pub fn take<T: From<Recorded>>() -> Vec<T> {
     // Before the lock, because this may be the first hook of the thread.
     let own = current();
     let Some(_permit) = Permit::wait() else {
-        COUNTERS.goroutines_asked_within.add();
+        WITHIN_ANOTHER.add();
         return Vec::new();
     };
     let process = own_process();
@@ -104,7 +114,7 @@ pub fn take<T: From<Recorded>>() -> Vec<T> {
     let others = loop {
         // SAFETY: this thread holds the lock, and there is no current snapshot.
         if !unsafe { RECORDING.prepare(room) } {
-            COUNTERS.goroutines_without_memory.add();
+            WITHOUT_MEMORY.add();
             return Vec::new();
         }
         limit = goroutine_id::limit();

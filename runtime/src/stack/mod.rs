@@ -46,7 +46,7 @@ pub use saved_frame::SavedFrame;
 pub use spare::{most_used as most_used_of_spare, with_room, with_room_for_text};
 
 use crate::boundary;
-use crate::counters::COUNTERS;
+use crate::counters::{CountedProfile, Counter};
 use crate::modules::{self, CaptureSpan, Module, OnReading};
 use bounds::Bounds;
 use mode::Walk;
@@ -85,6 +85,22 @@ pub(crate) fn is_readable(address: usize) -> bool {
 
 /// The maximum number of frames stored per stack: the innermost ones. Go's limit since 1.23.
 pub const MAX_STACK: usize = 128;
+
+/// Stacks of which only the innermost frames were kept. Each record shows whether its stack is one.
+static TRUNCATED: Counter = Counter::new(&[], || {
+    format!("stacks were deeper than {MAX_STACK} frames; their outermost frames are missing")
+});
+
+/// Stacks that could not be walked. Each record shows whether its stack is one.
+pub static NOT_CAPTURED: Counter = Counter::new(&[], || {
+    "stacks could not be walked (no unwind cache free, or just switched?) and stand under stack_not_captured"
+        .into()
+});
+
+/// Frame-pointer walks that were broken and replaced by unwinding.
+static REPAIRED: Counter = Counter::new(CountedProfile::ALL, || {
+    "stacks were broken for frame pointers (C code in between?) and were unwound by tables instead".into()
+});
 
 /// A captured stack, perhaps captured more than once.
 #[derive(Clone, Copy, Debug)]
@@ -183,7 +199,7 @@ fn finish(frames: &mut [usize; MAX_STACK], depth: usize) -> usize {
         return not_captured(frames);
     }
     if depth == MAX_STACK {
-        COUNTERS.stacks_truncated.add();
+        TRUNCATED.add();
         return depth;
     }
     outermost::trim(&frames[..depth])
@@ -191,7 +207,7 @@ fn finish(frames: &mut [usize; MAX_STACK], depth: usize) -> usize {
 
 #[cold]
 fn not_captured(frames: &mut [usize; MAX_STACK]) -> usize {
-    COUNTERS.stacks_not_captured.add();
+    NOT_CAPTURED.add();
     frames[0] = marker::frame(marker::stack_not_captured);
     1
 }
@@ -222,7 +238,7 @@ fn checked(
     if may_be_whole && outermost::confirm(frames[depth - 1], &by_tables[..unwound]) {
         return depth;
     }
-    COUNTERS.stacks_repaired.add();
+    REPAIRED.add();
     *frames = by_tables;
     unwound
 }

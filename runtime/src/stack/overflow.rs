@@ -2,7 +2,12 @@
 
 use super::marker;
 use super::table::{Entry, Full, Key, Table};
-use crate::counters::{COUNTERS, Counter};
+use crate::counters::{CountedProfile, Counter};
+
+/// Samples that found no memory for a bucket.
+static WITHOUT_BUCKET: Counter = Counter::new(CountedProfile::EVENTS, || {
+    "samples were dropped: no memory for their records (address-space limit?)".into()
+});
 
 /// The record type of a table with a counter for samples beyond its limit. Profiles have separate limits, and only the
 /// heap profile's limit can be raised, so each profile reports its own count.
@@ -45,7 +50,7 @@ impl<K: Key, R: Default> Table<K, R> {
                 return Some(entry);
             }
         }
-        COUNTERS.samples_without_bucket.add();
+        WITHOUT_BUCKET.add();
         None
     }
 }
@@ -54,12 +59,14 @@ impl<K: Key, R: Default> Table<K, R> {
 mod tests {
     use super::*;
 
+    static OVER_LIMIT: Counter = Counter::new(&[], || "samples of a test".into());
+
     #[derive(Default)]
     struct Record;
 
     impl Limited for Record {
         fn over_limit() -> &'static Counter {
-            &COUNTERS.samples_over_stack_limit
+            &OVER_LIMIT
         }
     }
 

@@ -28,7 +28,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use super::bounds::{self, Bounds};
 use super::registers::{Registers, registers};
-use crate::counters::COUNTERS;
+use crate::counters::{CountedProfile, Counter};
 
 /// The stack space that a hook needs without reading unwind tables, including its caller in the allocator or lock.
 /// Measured: 1.8 KiB, and in debug builds 6.5 KiB.
@@ -39,6 +39,11 @@ const TEXT: usize = HOOK + (12 << 10);
 
 /// The stack space that a hook needs before its first check for room, including the allocator.
 const LEAST: usize = if cfg!(debug_assertions) { 4 << 10 } else { 2 << 10 };
+
+/// Samples that found neither room on the stack nor a free spare stack.
+pub static WITHOUT_ROOM: Counter = Counter::new(CountedProfile::ALL, || {
+    "samples were dropped or have no stack: too little of the program's stack was left, and no spare stack free".into()
+});
 
 /// The start of a walk, for hooks on a spare stack.
 #[derive(Clone, Copy)]
@@ -114,7 +119,7 @@ fn has_room_elsewhere(sp: usize, need: usize) -> bool {
 pub fn elsewhere<R>(f: impl FnOnce() -> R) -> Option<R> {
     let result = on_spare(f);
     if result.is_none() {
-        COUNTERS.samples_without_room.add();
+        WITHOUT_ROOM.add();
     }
     result
 }

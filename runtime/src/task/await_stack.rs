@@ -24,7 +24,7 @@
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 
 use super::noted::{Noted, NotedSeen};
-use crate::counters::COUNTERS;
+use crate::counters::{CountedProfile, Counter};
 use crate::hook::Hook;
 use crate::labels;
 use crate::stack::kept::{Frames, NotedStack};
@@ -35,6 +35,13 @@ use crate::wait_reason::WaitReason;
 
 /// The number of distinct stacks that are stored.
 const MAX_STACKS: usize = 1 << 16;
+
+/// Awaits beyond this number.
+static OVER_LIMIT: Counter = Counter::new(&[CountedProfile::Goroutine, CountedProfile::Block], || {
+    format!(
+        "times a task awaited at a stack beyond the {MAX_STACKS} distinct ones that are kept, which is not in profiles"
+    )
+});
 
 /// The number of stacks stored per task: one for each branch of a `select!` or `join!`.
 pub const MAX_BRANCHES: usize = 5;
@@ -84,7 +91,7 @@ fn intern_here() -> Option<&'static TaskStack> {
         STACKS.intern(Frames, &frames[..depth]).ok()
     });
     if stack.is_none() {
-        COUNTERS.task_stacks_over_limit.add();
+        OVER_LIMIT.add();
     }
     stack
 }

@@ -46,7 +46,6 @@ pub use slot::{Begun, Identity, KeptStack, Task, WaitChoice, WaitObserver, clear
 pub use crate::boundary::run;
 
 use crate::boundary;
-use crate::counters::COUNTERS;
 use crate::goroutine_id;
 use crate::hook::own_process;
 use crate::labels;
@@ -141,7 +140,7 @@ pub fn begin(name: &str, start: Start, creator: u64) -> Option<&'static Task> {
     boundary::note_in_use();
     let slot = TASKS.take();
     if slot.is_none() {
-        COUNTERS.goroutines_not_followed.add();
+        crate::goroutine::NOT_FOLLOWED.add();
     }
     let slot = slot?;
     slot.begin(goroutine_id::reserve(), name, start, creator, labels::current_id());

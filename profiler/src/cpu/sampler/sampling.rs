@@ -2,12 +2,11 @@
 //! begin.
 
 use rtprof_runtime::boundary;
-use rtprof_runtime::counters::COUNTERS;
 use rtprof_runtime::errno;
 use rtprof_runtime::goroutine::observer;
 use rtprof_runtime::kernel_thread::thread_id as kernel_thread_id;
 use rtprof_runtime::labels;
-use rtprof_runtime::stack::{Interrupted, MAX_STACK, marker};
+use rtprof_runtime::stack::{self, Interrupted, MAX_STACK, marker};
 
 use super::attach::{Attacher, Since};
 use super::cpu_time;
@@ -54,7 +53,7 @@ impl Sampling {
         };
         if interrupted.with_stack(count).is_none() {
             // The trace does not receive this sample: only a few hundred bytes of the thread's stack may be left.
-            COUNTERS.stacks_not_captured.add();
+            stack::NOT_CAPTURED.add();
             let stack = [interrupted.frame(), marker::frame(marker::stack_not_captured)];
             self.samples.add(CpuKey { task: self.samples.task_name(), ..key }, &stack, due);
         }

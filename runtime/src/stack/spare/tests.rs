@@ -63,10 +63,10 @@ fn with_all_taken_nothing_runs_and_it_is_counted() {
         let registers = super::super::registers::registers();
         let start = Start { registers, stack: bounds::of_stack_at(registers.sp) };
         imp::run(start, || take_all(held + 1)).unwrap_or_else(|| {
-            let before = COUNTERS.samples_without_room.get();
+            let before = WITHOUT_ROOM.get();
             let none = || elsewhere(|| unreachable!("no stack is free")).is_none();
             assert!(std::thread::scope(|scope| scope.spawn(none).join()).expect("it ends well"));
-            assert_eq!(COUNTERS.samples_without_room.get(), before + 1);
+            assert_eq!(WITHOUT_ROOM.get(), before + 1);
             held
         })
     }
