@@ -49,7 +49,6 @@ pub use slot::Goroutine;
 
 #[cfg(rtprof_supported)]
 use crate::alternate_stack;
-use crate::counters::{CountedProfile, Counter};
 use crate::goroutine_id;
 use crate::hook::{self, Hook, own_process};
 use crate::kernel_thread;
@@ -64,16 +63,6 @@ lazy_under_loom! {
 }
 
 static MAIN_IS_TAKEN: AtomicBool = AtomicBool::new(false);
-
-/// Threads and tasks that got no slot in the registry.
-pub(crate) static NOT_FOLLOWED: Counter = Counter::new(
-    &[CountedProfile::ThreadCreate, CountedProfile::Goroutine],
-    || {
-        "times a thread or task could not be registered as a goroutine: no memory, too many of them, or no key for the end of \
-         threads"
-            .into()
-    },
-);
 
 /// The thread has no goroutine.
 const NONE: *mut Goroutine = null_mut();
@@ -197,7 +186,7 @@ fn enter_foreign(state: State) -> Option<&'static Goroutine> {
     if !exit::arm() {
         // Counts the thread once, not at each wait.
         set_current_slot(UNFOLLOWED);
-        NOT_FOLLOWED.add();
+        goroutine_id::NOT_FOLLOWED.add();
         return None;
     }
     #[cfg(rtprof_supported)]
@@ -259,7 +248,7 @@ fn begin(name: &str, origin: Origin, state: State) -> Option<&'static Goroutine>
     let _hook = Hook::enter();
     let slot = SLOTS.take();
     if slot.is_none() {
-        NOT_FOLLOWED.add();
+        goroutine_id::NOT_FOLLOWED.add();
     }
     if let Some(slot) = slot {
         let (thread_id, process) = (kernel_thread::thread_id(), own_process());

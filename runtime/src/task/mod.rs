@@ -140,7 +140,7 @@ pub fn begin(name: &str, start: Start, creator: u64) -> Option<&'static Task> {
     boundary::note_in_use();
     let slot = TASKS.take();
     if slot.is_none() {
-        crate::goroutine::NOT_FOLLOWED.add();
+        goroutine_id::NOT_FOLLOWED.add();
     }
     let slot = slot?;
     slot.begin(goroutine_id::reserve(), name, start, creator, labels::current_id());
