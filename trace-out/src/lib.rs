@@ -27,7 +27,7 @@ mod encode;
 mod encoders;
 mod error;
 mod flight;
-mod length_delimited;
+mod numbers;
 mod options;
 mod order;
 mod perfetto;

@@ -3,7 +3,7 @@
 use rtprof_runtime::wait_reason::WaitReason;
 use rtprof_tracer::record::StwReason;
 
-use crate::length_delimited::put_bytes;
+use crate::numbers::put_bytes;
 use crate::schedule::{Changed, Event, OUTSIDE, Proc, Procs, Reason, Wire};
 #[cfg(any(test, feature = "self-check"))]
 use crate::self_check::EventCheck;

@@ -1,9 +1,7 @@
 //! Encoding of the format's records.
 
+use crate::numbers::{put_bytes, put_number};
 use crate::schedule::{Definitions, Frame};
-use prost::encoding::encode_varint;
-
-use crate::length_delimited::put_bytes;
 
 use super::event::{EventType, LENGTH_PREFIXED, MAX_LENGTH};
 
@@ -22,9 +20,9 @@ pub(super) fn put_event<const N: usize>(out: &mut Vec<u8>, event: EventType, del
     if has_length {
         out.push(0);
     }
-    encode_varint(delta, out);
+    put_number(out, delta);
     for arg in args {
-        encode_varint(arg, out);
+        put_number(out, arg);
     }
     if has_length {
         out[length] = (out.len() - length - 1) as u8;
@@ -34,13 +32,13 @@ pub(super) fn put_event<const N: usize>(out: &mut Vec<u8>, event: EventType, del
 /// Begins a batch: the following events are of this P, and the delta of the first one counts from `ticks`.
 pub(super) fn put_batch(out: &mut Vec<u8>, pid: u64, ticks: u64) {
     out.push(EventType::Batch.first_byte());
-    encode_varint(pid, out);
-    encode_varint(ticks, out);
+    put_number(out, pid);
+    put_number(out, ticks);
 }
 
 pub(super) fn put_frequency(out: &mut Vec<u8>, ticks_per_second: u64) {
     out.push(EventType::Frequency.first_byte());
-    encode_varint(ticks_per_second, out);
+    put_number(out, ticks_per_second);
 }
 
 /// The definitions of strings and stacks, as records.
@@ -57,16 +55,16 @@ impl Definitions for Records {
     fn string(&mut self, id: u64, text: &str) {
         self_check!(id != 0 && !text.is_empty());
         self.0.push(EventType::String.first_byte());
-        encode_varint(id, &mut self.0);
+        put_number(&mut self.0, id);
         put_bytes(&mut self.0, text.as_bytes());
     }
 
     fn stack(&mut self, id: u64, frames: &[Frame]) {
         let mut body = Vec::with_capacity(16 + frames.len() * 16);
-        encode_varint(id, &mut body);
-        encode_varint(frames.len() as u64, &mut body);
+        put_number(&mut body, id);
+        put_number(&mut body, frames.len() as u64);
         for number in frames.iter().flat_map(Frame::numbers) {
-            encode_varint(number, &mut body);
+            put_number(&mut body, number);
         }
         self_check!(body.len() as u64 <= MAX_LENGTH);
         self.0.push(EventType::Stack.first_byte());

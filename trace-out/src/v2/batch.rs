@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use prost::encoding::encode_varint;
+use crate::numbers::put_number;
 
 use super::clock::{Snapshot, TICKS_PER_SECOND};
 use super::event::{BATCH, EventType, NO_THREAD};
@@ -15,7 +15,7 @@ pub(super) fn put_batch(out: &mut Vec<u8>, generation: u64, thread: u64, time: u
     self_check!(bytes.len() <= BATCH);
     out.push(EventType::EventBatch as u8);
     for number in [generation, thread, time, bytes.len() as u64] {
-        encode_varint(number, out);
+        put_number(out, number);
     }
     out.extend_from_slice(bytes);
 }
@@ -27,13 +27,13 @@ pub(super) fn put_clock(out: &mut Vec<u8>, generation: u64, begin: u64, snapshot
         bytes.push(EventType::Sync as u8);
     }
     bytes.push(EventType::Frequency as u8);
-    encode_varint(TICKS_PER_SECOND, &mut bytes);
+    put_number(&mut bytes, TICKS_PER_SECOND);
     if let Some(Snapshot { tick, monotonic, wall }) = snapshot {
         let since_1970 = wall.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         bytes.push(EventType::ClockSnapshot as u8);
         let (seconds, nanos) = (since_1970.as_secs(), since_1970.subsec_nanos().into());
         for number in [tick.saturating_sub(begin), monotonic, seconds, nanos] {
-            encode_varint(number, &mut bytes);
+            put_number(&mut bytes, number);
         }
     }
     put_batch(out, generation, NO_THREAD, begin, &bytes);
@@ -68,10 +68,10 @@ impl Batch {
         }
         let tick = tick.max(self.last);
         self.bytes.push(event as u8);
-        encode_varint(tick - self.last, &mut self.bytes);
+        put_number(&mut self.bytes, tick - self.last);
         self.last = tick;
         for arg in args {
-            encode_varint(arg, &mut self.bytes);
+            put_number(&mut self.bytes, arg);
         }
     }
 
@@ -82,7 +82,7 @@ impl Batch {
         }
         let tick = tick.max(self.last);
         self.bytes.push(event);
-        encode_varint(tick - self.last, &mut self.bytes);
+        put_number(&mut self.bytes, tick - self.last);
         self.last = tick;
         self.bytes.extend_from_slice(args);
     }

@@ -2,10 +2,8 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+use crate::numbers::{put_bytes, put_number};
 use crate::schedule::{Definitions, Frame};
-use prost::encoding::encode_varint;
-
-use crate::length_delimited::put_bytes;
 
 use super::batch::Items;
 use super::event::EventType;
@@ -69,7 +67,7 @@ impl Definitions for Tables {
         self.hashes.push(hasher.finish());
         self.strings.put(text.len() + 1 + 2 * NUMBER, |out| {
             out.push(EventType::String as u8);
-            encode_varint(id, out);
+            put_number(out, id);
             put_bytes(out, text.as_bytes());
         });
     }
@@ -78,10 +76,10 @@ impl Definitions for Tables {
         let frames: Vec<Frame> = frames.iter().map(|frame| Frame { pc: self.pc(frame), ..*frame }).collect();
         self.stacks.put((2 + 4 * frames.len()) * NUMBER + 1, |out| {
             out.push(EventType::Stack as u8);
-            encode_varint(id, out);
-            encode_varint(frames.len() as u64, out);
+            put_number(out, id);
+            put_number(out, frames.len() as u64);
             for number in frames.iter().flat_map(Frame::numbers) {
-                encode_varint(number, out);
+                put_number(out, number);
             }
         });
     }

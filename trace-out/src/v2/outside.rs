@@ -1,6 +1,6 @@
 //! The outside thread: events that need a P or a goroutine which their own lane does not have.
 
-use prost::encoding::encode_varint;
+use crate::numbers::put_number;
 
 use super::batch::Batch;
 use super::event::{EventType as E, go_status};
@@ -51,7 +51,7 @@ impl Outside {
         self.events.push((tick, self.bytes.len()));
         self.bytes.push(event as u8);
         for arg in args {
-            encode_varint(arg, &mut self.bytes);
+            put_number(&mut self.bytes, arg);
         }
     }
 

@@ -1,7 +1,7 @@
 //! The events of the schedule, as those of threads.
 
 use crate::schedule::{Event, OUTSIDE, Proc, Wire};
-use prost::encoding::encode_varint;
+use crate::numbers::put_number;
 
 use super::definitions::Tables;
 use super::event::{EventType as E, NO_THREAD, proc_status};
@@ -230,7 +230,7 @@ impl Wire for Streams {
         self.samples.put(SAMPLE, |out| {
             out.push(E::CpuSample as u8);
             for number in [tick, thread, proc, goroutine, stack] {
-                encode_varint(number, out);
+                put_number(out, number);
             }
         });
         self.events += 1;
