@@ -18,13 +18,13 @@
 //! rtprof::collector::post_sweep();
 //! ```
 //!
-//! A trace shows these collections, stops of the world, sweeps and assists.
+//! The example `epochs` does this with epoch reclamation. A trace shows these collections, stops of the world, sweeps and assists.
 
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use rtprof_profiler::mem;
-use rtprof_tracer::collections as tracer;
+use rtprof_tracer::collector as tracer;
 pub use rtprof_tracer::record::StwReason;
 
 use crate::alloc_free_trace;

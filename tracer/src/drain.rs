@@ -17,7 +17,7 @@ use crate::everyone::{self, InKernel, patiently};
 use crate::recorder::following;
 use crate::tables::{self, View};
 use crate::thread::{self, RECORDER};
-use crate::{collections, heap, session, states};
+use crate::{collector, heap, session, states};
 
 pub use crate::session::StartError;
 
@@ -61,7 +61,7 @@ pub fn start(memory: usize, live_heap: &'static fn() -> u64) -> Result<Drain, St
     thread::forget_lane_of_another();
     rtprof_runtime::modules::refresh();
     rtprof_runtime::goroutine::observer::observe(&states::OBSERVER);
-    collections::begin();
+    collector::begin();
     let session = session::begin();
     let generation = following(LAST.load(Ordering::Relaxed));
     let begin = clock::ticks();

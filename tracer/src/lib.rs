@@ -16,7 +16,7 @@
 //! | `lane_writer::tasks`, [`polls`] | the same for async tasks |
 //! | `tables` | the ids of stacks and strings |
 //! | [`drain`], `everyone` | start, stop, and the cuts in between |
-//! | `task`, `region`, `log`, `sample`, [`heap`], [`collections`] | other events |
+//! | `task`, `region`, `log`, `sample`, [`heap`], [`collector`] | other events |
 //!
 //! # Rules of the hooks
 //! As in `rtprof_runtime`: no allocation, no lock that a signal handler or a forked child could find held, no panic. A
@@ -30,7 +30,7 @@ mod barrier;
 mod buffer;
 mod buffers;
 mod collected;
-pub mod collections;
+pub mod collector;
 mod declared;
 pub mod drain;
 mod everyone;

@@ -6,6 +6,8 @@ use rtprof_tracer::record::{Record, Records};
 
 use crate::dense::DenseTable;
 
+use super::collector::Numbered;
+
 /// The lane of records from outside threads.
 pub(crate) const SHARED: u32 = 0;
 
@@ -94,8 +96,8 @@ pub(super) enum Awaits {
     Jump(u32, u64),
     /// A change of this goroutine, or its declaration, with the number of the record's own change or 0.
     Change(u32, u64),
-    Collection,
-    Stop,
+    /// The turn of a collection, or of a stop of the world.
+    Collector(Numbered),
 }
 
 /// What follows the last record of a buffer.

@@ -13,14 +13,13 @@
 //! bridges the gap. Lanes that wait for records that never come give up until the next generation, whose declarations
 //! restore all states.
 
+mod collector;
 mod declared;
 mod goroutines;
 mod lanes;
 mod pass;
 mod polls;
 mod sink;
-mod span_sequence;
-mod spans;
 
 use std::collections::VecDeque;
 
@@ -28,9 +27,9 @@ use rtprof_runtime::state::State;
 use rtprof_tracer::generation::Generation;
 use rtprof_tracer::record::Record;
 
+use collector::CollectorSpans;
 use goroutines::Goroutines;
 use lanes::{Awaits, Lanes, Next, OpenCall, Reading};
-use span_sequence::SpanSequence;
 
 pub(crate) use goroutines::NONE;
 pub(crate) use lanes::SHARED;
@@ -43,8 +42,7 @@ const GENERATIONS_UNTIL_BEGUN: u32 = 100;
 pub(crate) struct Order {
     goroutines: Goroutines,
     lanes: Lanes,
-    collections: SpanSequence,
-    stops: SpanSequence,
+    collector: CollectorSpans,
     /// The number of generations so far.
     generation: u32,
     /// The readings that can continue.
@@ -59,8 +57,7 @@ impl Order {
         Self {
             goroutines: Goroutines::new(),
             lanes: Lanes::new(),
-            collections: SpanSequence::default(),
-            stops: SpanSequence::default(),
+            collector: CollectorSpans::default(),
             generation: 0,
             ready: VecDeque::new(),
             open_calls: Vec::new(),
@@ -102,8 +99,7 @@ impl Order {
         self.forget_polled();
         self.ready.clear();
         self.goroutines.forget_dead();
-        self.collections.forget_waiting();
-        self.stops.forget_waiting();
+        self.collector.forget_waiting();
     }
 
     /// Reads a lane until it must wait, or ends.
@@ -152,8 +148,7 @@ impl Order {
             Awaits::Change(goroutine, number) => self.goroutines[goroutine].wait(number, at),
             // Readings that wait for a change are woken before it.
             Awaits::Jump(goroutine, number) => self.goroutines[goroutine].wait(number + 1, at),
-            Awaits::Collection => self.collections.wait(at),
-            Awaits::Stop => self.stops.wait(at),
+            Awaits::Collector(numbered) => self.collector.of(numbered).wait(at),
         }
     }
 
@@ -216,21 +211,7 @@ impl Order {
             self.ready.push_back(at as u32);
             return true;
         }
-        for (spans, of) in [(&mut self.collections, Awaits::Collection), (&mut self.stops, Awaits::Stop)] {
-            if spans.waiting().is_empty() {
-                continue;
-            }
-            // Everything before the first of them was lost. It may be an end whose start was lost.
-            let next = |reading: &u32| match readings[*reading as usize].pending {
-                Some((_, Record::GcStart { number, .. } | Record::StwStart { number, .. })) => Some(number),
-                Some((_, Record::GcDone { number } | Record::StwDone { number })) => Some(number + 1),
-                _ => None,
-            };
-            if let Some(next) = spans.waiting().iter().filter_map(next).min() {
-                spans.skip_to(next);
-            }
-            self_check!(spans.waiting().iter().all(|&waiting| readings[waiting as usize].awaits == Some(of)));
-            spans.wake(|reading| self.ready.push_back(reading));
+        if self.unstick_collector(readings) {
             return true;
         }
         for reading in readings {

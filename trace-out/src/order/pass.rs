@@ -96,18 +96,7 @@ impl Order {
             Record::SyscallEnd => {
                 self.own(reading, tick, record, |state| state == State::Syscall, State::Running, sink)
             }
-            Record::GcStart { number, .. } => {
-                self.own_is_declared(reading)?;
-                self.start_span(reading, tick, record, number, Awaits::Collection, sink)
-            }
-            Record::StwStart { number, .. } => {
-                self.own_is_declared(reading)?;
-                self.start_span(reading, tick, record, number, Awaits::Stop, sink)
-            }
-            Record::GcDone { number } => {
-                self.end_span(reading, tick, record, number, Awaits::Collection, sink)
-            }
-            Record::StwDone { number } => self.end_span(reading, tick, record, number, Awaits::Stop, sink),
+            Record::Collector(ref of) => self.pass_collector(reading, tick, (record, of), sink),
             Record::CpuSample { goroutine, task, .. } => {
                 self.sample(reading, tick, (goroutine, task), record, sink)
             }
@@ -127,7 +116,7 @@ impl Order {
                 sink.record(at, NONE, record);
                 Ok(())
             }
-            // Sweeps, assists, user tasks, regions, logs and calls: events of the lane's goroutine that change no
+            // User tasks, regions, logs and calls: events of the lane's goroutine that change no
             // state.
             _ => {
                 self.own_is_declared(reading)?;

@@ -5,6 +5,7 @@
 //! of all Ps are in an order in which causes precede effects, so that a file which was cut shows all that is in it
 //! rightly.
 
+mod collector;
 mod definitions;
 mod event;
 mod levels;

@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::definitions::{Tables, category, name};
+use super::definitions::{Tables, category};
 use super::open_tasks::OpenTasks;
 use super::packets::{Open, Packets};
 use super::proto::{self, clock_id};
@@ -58,11 +58,8 @@ impl Openings {
         for &(goroutine, name) in regions {
             openings.add(track::regions(goroutine), name, 0);
         }
-        if packets.is_collecting {
-            openings.add(track::COLLECTIONS, name::text(name::COLLECTION), category::COLLECTOR);
-        }
-        if let Some(reason) = packets.stopped {
-            openings.add(track::STOPS, &reason.text(), category::COLLECTOR);
+        for (track, name, category) in packets.open_collector() {
+            openings.add(track, &name, category);
         }
         openings
     }

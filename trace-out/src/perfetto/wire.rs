@@ -125,13 +125,13 @@ impl Packets {
     }
 
     /// Writes a moment on the track of the goroutine that runs on a P.
-    fn moment(&mut self, proc: u32, lane: &mut Lane, time: u64, event: TrackEvent) -> u64 {
+    pub(super) fn moment(&mut self, proc: u32, lane: &mut Lane, time: u64, event: TrackEvent) -> u64 {
         let track = self.track_of(lane);
         self.put(proc, lane, track, time, event)
     }
 
     /// Writes an event of the process.
-    fn of_process(&mut self, track: u64, time: u64, event: TrackEvent) -> u64 {
+    pub(super) fn of_process(&mut self, track: u64, time: u64, event: TrackEvent) -> u64 {
         self.events += 1;
         self.unordered.put(track, time, event);
         time
@@ -200,48 +200,7 @@ impl Packets {
                 self.set_task_level(index, time, Level::Runnable);
                 time
             }
-            Event::StopBegin { reason, text } => {
-                self.stopped = Some(reason);
-                let slice = TrackEvent::begin(iid(text), category::COLLECTOR);
-                self.of_process(track::STOPS, time, slice)
-            }
-            Event::StopEnd => {
-                if self.stopped.take().is_none() {
-                    return time;
-                }
-                self.of_process(track::STOPS, time, TrackEvent::end())
-            }
-            Event::CollectionBegin { number, stack } => {
-                self.is_collecting = true;
-                let slice = TrackEvent {
-                    stack,
-                    value: Value::Number(annotation::NUMBER, number),
-                    ..TrackEvent::begin(name::COLLECTION, category::COLLECTOR)
-                };
-                self.of_process(track::COLLECTIONS, time, slice)
-            }
-            Event::CollectionEnd => {
-                if !std::mem::take(&mut self.is_collecting) {
-                    return time;
-                }
-                self.of_process(track::COLLECTIONS, time, TrackEvent::end())
-            }
-            Event::SweepBegin { stack } => {
-                let sweep = TrackEvent { stack, ..TrackEvent::instant(name::SWEEP, category::COLLECTOR) };
-                self.moment(proc, lane, time, sweep)
-            }
-            Event::SweepEnd { swept, .. } => {
-                let value = Value::Number(annotation::BYTES, swept);
-                let swept = TrackEvent { value, ..TrackEvent::instant(name::SWEPT, category::COLLECTOR) };
-                self.moment(proc, lane, time, swept)
-            }
-            Event::AssistBegin { stack } => {
-                let assist = TrackEvent { stack, ..TrackEvent::instant(name::ASSIST, category::COLLECTOR) };
-                self.moment(proc, lane, time, assist)
-            }
-            Event::AssistEnd => {
-                self.moment(proc, lane, time, TrackEvent::instant(name::ASSISTED, category::COLLECTOR))
-            }
+            Event::Collector(event) => self.put_collector(proc, lane, time, event),
             Event::HeapAlloc { bytes } => self.of_process(track::HEAP, time, TrackEvent::counter(bytes)),
             Event::HeapGoal { bytes } => self.of_process(track::GOAL, time, TrackEvent::counter(bytes)),
             Event::TaskBegin { task, parent, name, stack } => {
@@ -282,8 +241,6 @@ impl Packets {
                     None => time,
                 }
             }
-            // A reader has the whole trace.
-            Event::SweepActive | Event::CollectionActive => time,
         }
     }
 }

@@ -51,7 +51,7 @@ impl<W: Wire> Schedule<W> {
             if !self.goroutines.waits(index) || self.goroutines[index].is_suspended {
                 self.sees_to_run(EventPosition { lane, tick: begin, goroutine: index }, begin);
             }
-            if self.goroutines[index].phase == Phase::Running && self.stop_of != Some(index) {
+            if self.goroutines[index].phase == Phase::Running && !self.has_stopped_world(index) {
                 self.begin_call(index, begin, state, 0);
                 self.goroutines[index].open_call_on = Some(lane);
                 self.lanes[lane].open_call = Some((index, begin));
@@ -126,7 +126,7 @@ impl<W: Wire> Writing<'_, W> {
             // The call was shown already, at the end of an earlier part.
             return self.schedule.come_back(at, end);
         }
-        if self.running(at).is_none() || self.schedule.stop_of == Some(at.goroutine) {
+        if self.running(at).is_none() || self.schedule.has_stopped_world(at.goroutine) {
             return;
         }
         let stack = self.stack(at, stack);

@@ -3,12 +3,13 @@
 use rtprof_runtime::state::State;
 use rtprof_runtime::wait_reason::WaitReason;
 use rtprof_tracer::generation::Tables;
-use rtprof_tracer::record::{StackId, StwReason};
+use rtprof_tracer::record::StackId;
 
 use crate::awaited::AwaitedStacks;
 use crate::dense::DenseTable;
 use crate::order::{EventPosition, SHARED};
 
+use super::collector::CollectorState;
 use super::event::{Event, Start, Thread};
 use super::goroutines::{Begun, Goroutines, NONE, OpenCall, Phase, UsedIds};
 use super::names::Names;
@@ -41,16 +42,7 @@ pub(crate) struct Schedule<W: Wire> {
     pub(super) ids: UsedIds,
     pub(crate) names: Names<W::Definitions>,
     pub(super) awaited: AwaitedStacks,
-    pub(super) has_collection: bool,
-    collections: u64,
-    /// The tick at which the last collection began or ended.
-    pub(super) collection_tick: u64,
-    /// The goroutine that has stopped the world.
-    pub(super) stop_of: Option<u32>,
-    stop_tick: u64,
-    pub(super) stop_reason: StwReason,
-    /// The goroutine whose stop of the world was ended with the last part, and goes on in the next.
-    pub(super) interrupted_stop: Option<u32>,
+    pub(super) collector: CollectorState,
     /// Calls that are in progress at the end.
     pub(super) open_calls: Vec<OpenCall>,
     pub(crate) unmatched: Unmatched,
@@ -66,40 +58,9 @@ impl<W: Wire> Schedule<W> {
             ids: UsedIds::default(),
             names: Names::default(),
             awaited: AwaitedStacks::default(),
-            has_collection: false,
-            collections: 0,
-            collection_tick: start,
-            stop_of: None,
-            stop_tick: start,
-            stop_reason: StwReason::MarkTermination,
-            interrupted_stop: None,
+            collector: CollectorState::new(start),
             open_calls: Vec::new(),
             unmatched: Unmatched::default(),
-        }
-    }
-
-    pub(super) fn end_assist(&mut self, index: u32, tick: u64) {
-        if self.goroutines[index].is_assisting {
-            self.procs.put(self.goroutines[index].proc, tick, Event::AssistEnd);
-            self.goroutines[index].is_assisting = false;
-        }
-    }
-
-    /// Stops the world, on behalf of the goroutine, which runs.
-    pub(super) fn start_stop(&mut self, goroutine: u32, tick: u64, reason: StwReason) {
-        let tick = tick.max(self.stop_tick + 1);
-        let proc = self.goroutines[goroutine].proc;
-        let text = self.text_of(Reason::Stop(reason));
-        self.stop_tick = self.procs.put(proc, tick, Event::StopBegin { reason: Reason::Stop(reason), text });
-        self.stop_of = Some(goroutine);
-        self.stop_reason = reason;
-    }
-
-    /// Restarts the world. The goroutine that stopped it must run.
-    pub(super) fn end_stop(&mut self, tick: u64) {
-        if let Some(index) = self.stop_of.take() {
-            let tick = tick.max(self.stop_tick + 1);
-            self.stop_tick = self.procs.put(self.goroutines[index].proc, tick, Event::StopEnd);
         }
     }
 
@@ -107,23 +68,6 @@ impl<W: Wire> Schedule<W> {
     #[inline]
     pub(crate) fn in_file(&self, tick: u64) -> u64 {
         self.procs.wire.in_file(tick)
-    }
-
-    pub(super) fn start_collection(&mut self, proc: u32, tick: u64, stack: u64) {
-        self.end_collection(proc, tick);
-        let tick = tick.max(self.collection_tick + 1);
-        let begin = Event::CollectionBegin { number: self.collections, stack };
-        self.collection_tick = self.procs.put(proc, tick, begin);
-        self.collections += 1;
-        self.has_collection = true;
-    }
-
-    pub(super) fn end_collection(&mut self, proc: u32, tick: u64) {
-        if self.has_collection {
-            let tick = tick.max(self.collection_tick + 1);
-            self.collection_tick = self.procs.put(proc, tick, Event::CollectionEnd);
-            self.has_collection = false;
-        }
     }
 
     /// Returns the P of a lane, which keeps it for its life.
@@ -157,13 +101,6 @@ impl<W: Wire> Schedule<W> {
             self.end_sweep(proc, tick);
             self.procs.put(proc, tick, Event::ProcStop);
             self.procs[proc].is_started = false;
-        }
-    }
-
-    pub(super) fn end_sweep(&mut self, proc: u32, tick: u64) {
-        if self.procs[proc].is_sweeping {
-            self.procs.put(proc, tick, Event::SweepEnd { swept: 0, reclaimed: 0 });
-            self.procs[proc].is_sweeping = false;
         }
     }
 
@@ -222,14 +159,6 @@ impl<W: Wire> Schedule<W> {
         goroutine.tick = self.procs.put(proc, tick, event);
         goroutine.phase = phase;
         self.procs[proc].goroutine = NONE;
-    }
-
-    /// Ends a stop of the world by a goroutine that is about to stop running, if the format shows no longer ones.
-    #[inline]
-    fn leave_stop(&mut self, index: u32, tick: u64) {
-        if !W::HAS_LONG_STOPS && self.stop_of == Some(index) {
-            self.end_stop(tick);
-        }
     }
 
     /// running → waiting. Its P becomes idle.
@@ -295,9 +224,7 @@ impl<W: Wire> Schedule<W> {
         let proc = self.goroutines[index].proc;
         self.end_sweep(proc, tick);
         self.end_assist(index, tick);
-        if self.stop_of == Some(index) {
-            self.end_stop(tick);
-        }
+        self.end_stop_of(index, tick);
         if !W::REGIONS_END_WITH_GOROUTINE {
             self.end_regions(index, proc, tick);
         }

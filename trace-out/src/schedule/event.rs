@@ -1,5 +1,6 @@
 //! The changes that a trace shows, before they are written in a format.
 
+use super::collector::CollectorEvent;
 use super::goroutines::Phase;
 use super::reason::Reason;
 
@@ -68,22 +69,8 @@ pub(crate) enum Event<'a> {
     SyscallEnd { changed: Changed },
     /// The goroutine ends.
     End,
-    /// The goroutine stops the world.
-    StopBegin { reason: Reason, text: u64 },
-    /// The world runs again.
-    StopEnd,
-    /// A collection begins, with the number of collections before it.
-    CollectionBegin { number: u64, stack: u64 },
-    /// The collection ends.
-    CollectionEnd,
-    /// The P begins to sweep.
-    SweepBegin { stack: u64 },
-    /// The P has swept, in bytes.
-    SweepEnd { swept: u64, reclaimed: u64 },
-    /// The goroutine begins to help the collector.
-    AssistBegin { stack: u64 },
-    /// The goroutine has helped the collector.
-    AssistEnd,
+    /// An event of the collector.
+    Collector(CollectorEvent),
     /// Bytes of the heap in use.
     HeapAlloc { bytes: u64 },
     /// Bytes at which the next collection begins.
@@ -108,8 +95,4 @@ pub(crate) enum Event<'a> {
         is_assisting: bool,
         found: Option<Found>,
     },
-    /// The P sweeps, at the beginning of a part of the trace.
-    SweepActive,
-    /// A collection is in progress, at the beginning of a part of the trace.
-    CollectionActive,
 }

@@ -1,12 +1,7 @@
 //! The end of a trace.
 
-use rtprof_runtime::state::State;
-
-use crate::order::SHARED;
-
 use super::changes::Schedule;
 use super::goroutines::Phase;
-use super::procs::OUTSIDE;
 use super::procs::Wire;
 use super::reason::Reason;
 
@@ -15,21 +10,9 @@ impl<W: Wire> Schedule<W> {
     /// tasks and regions.
     pub(crate) fn finish(&mut self, tick: u64) {
         let tick = self.in_file(tick);
-        if let Some(index) = self.stop_of
-            && self.goroutines[index].phase != Phase::Running
-        {
-            // Only a running goroutine can restart the world.
-            self.bring(index, State::Runnable, SHARED, None, tick);
-            let (proc, stands_in) = self.idle_proc(None, State::Runnable, tick);
-            self.run(index, proc, tick);
-            self.end_stop(tick);
-            self.pause_for(index, tick, Reason::Yield, 0);
-            self.stop_proc(proc, tick);
-            self.settle(index, State::Runnable, proc, stands_in, tick);
-        }
-        self.end_stop(tick);
+        self.finish_stop(tick);
         self.begin_open_calls();
-        self.end_collection(OUTSIDE, tick);
+        self.finish_collection(tick);
         for index in self.goroutines.indices() {
             if self.goroutines[index].phase == Phase::Running {
                 self.end_sweep(self.goroutines[index].proc, tick);

@@ -8,6 +8,7 @@
 mod called;
 mod calls;
 mod changes;
+mod collector;
 mod event;
 mod finish;
 mod goroutines;
@@ -22,6 +23,7 @@ mod stacks;
 mod writing;
 
 pub(crate) use changes::{Schedule, Unmatched};
+pub(crate) use collector::CollectorEvent;
 pub(crate) use event::{Changed, Event, Found, Start};
 pub(crate) use goroutines::Phase;
 pub(crate) use names::{Definitions, Frame, Names};

@@ -23,17 +23,7 @@ impl<W: Wire> Schedule<W> {
             };
             self.state(index, proc, tick, None, tables);
         }
-        for proc in self.procs.indices() {
-            if self.procs[proc].is_sweeping {
-                self.procs.put(proc, tick, Event::SweepActive);
-            }
-        }
-        if self.has_collection {
-            self.collection_tick = self.procs.put(OUTSIDE, tick, Event::CollectionActive);
-        }
-        if let Some(index) = self.interrupted_stop.take() {
-            self.start_stop(index, tick, self.stop_reason);
-        }
+        self.begin_collector_part(tick);
     }
 
     /// Shows a goroutine that the trace does not know in its state. A running one runs on `proc`, which is idle.
@@ -70,11 +60,7 @@ impl<W: Wire> Schedule<W> {
     pub(crate) fn end_part(&mut self, tick: u64) {
         self.end_lost_calls(tick);
         self.begin_open_calls();
-        if !W::HAS_LONG_STOPS {
-            // A reader that begins with the next part does not know of the stop.
-            self.interrupted_stop = self.stop_of;
-            self.end_stop(tick);
-        }
+        self.end_collector_part(tick);
     }
 
     /// Returns the regions that are open, by their goroutine's id and their names, the innermost of a goroutine last.

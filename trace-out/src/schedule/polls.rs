@@ -47,9 +47,7 @@ impl<W: Wire> Schedule<W> {
         if running == NONE {
             return;
         }
-        if self.stop_of == Some(running) {
-            self.end_stop(tick);
-        }
+        self.end_stop_of(running, tick);
         self.end_sweep(proc, tick);
         self.pause_for(running, tick, Reason::Polling, 0);
         self.goroutines[running].is_suspended = true;

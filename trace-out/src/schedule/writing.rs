@@ -242,69 +242,7 @@ impl<W: Wire> EventSink for Writing<'_, W> {
             Record::End => schedule.end(at.goroutine, tick),
             Record::HeapAlloc { bytes } => self.put(at, tick, Event::HeapAlloc { bytes }),
             Record::HeapGoal { bytes } => self.put(at, tick, Event::HeapGoal { bytes }),
-            Record::GcStart { stack, .. } => {
-                let stack = self.stack(at, stack);
-                self.schedule
-                    .on_lane(at.lane, tick, |schedule, proc| schedule.start_collection(proc, tick, stack));
-            }
-            Record::GcDone { .. } => {
-                schedule.on_lane(at.lane, tick, |schedule, proc| schedule.end_collection(proc, tick))
-            }
-            Record::StwStart { reason, .. } => {
-                if self.running(at).is_none() {
-                    return;
-                }
-                let schedule = &mut *self.schedule;
-                if let Some(index) = schedule.stop_of {
-                    // The end of the other stop was lost.
-                    if !W::STOPS_END_ALONE && schedule.goroutines[index].phase != Phase::Running {
-                        // No end can be written now.
-                        schedule.unmatched.others += 1;
-                        return;
-                    }
-                    schedule.end_stop(tick);
-                }
-                schedule.start_stop(at.goroutine, tick, reason);
-            }
-            Record::StwDone { .. } => {
-                if self.running(at).is_some() {
-                    match self.schedule.stop_of == Some(at.goroutine) {
-                        true => self.schedule.end_stop(tick),
-                        false => self.schedule.unmatched.others += 1,
-                    }
-                }
-            }
-            Record::SweepStart { stack } => {
-                let stack = self.stack(at, stack);
-                let Some(proc) = self.running(at) else { return };
-                self.schedule.end_sweep(proc, tick);
-                self.schedule.procs.put(proc, tick, Event::SweepBegin { stack });
-                self.schedule.procs[proc].is_sweeping = true;
-            }
-            Record::SweepDone { swept, reclaimed } => {
-                let Some(proc) = self.running(at) else { return };
-                if !std::mem::take(&mut self.schedule.procs[proc].is_sweeping) {
-                    // The sweep was closed when its goroutine stopped running.
-                    self.schedule.unmatched.others += 1;
-                    return;
-                }
-                self.schedule.procs.put(proc, tick, Event::SweepEnd { swept, reclaimed });
-            }
-            Record::AssistStart { stack } => {
-                let stack = self.stack(at, stack);
-                let Some(proc) = self.running(at) else { return };
-                self.schedule.end_assist(at.goroutine, tick);
-                self.schedule.procs.put(proc, tick, Event::AssistBegin { stack });
-                self.schedule.goroutines[at.goroutine].is_assisting = true;
-            }
-            Record::AssistDone => {
-                if self.running(at).is_some() {
-                    match self.schedule.goroutines[at.goroutine].is_assisting {
-                        true => self.schedule.end_assist(at.goroutine, tick),
-                        false => self.schedule.unmatched.others += 1,
-                    }
-                }
-            }
+            Record::Collector(record) => self.collector(at, tick, record),
             Record::TaskCreate { task, parent, name, stack } => {
                 let name = schedule.names.string(name, self.tables);
                 let stack = self.stack(at, stack);

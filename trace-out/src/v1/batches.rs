@@ -1,7 +1,6 @@
 //! The events of each P, in order, batch by batch.
 
 use rtprof_runtime::wait_reason::WaitReason;
-use rtprof_tracer::record::StwReason;
 
 use crate::numbers::put_bytes;
 use crate::schedule::{Changed, Event, OUTSIDE, Proc, Procs, Reason, Wire};
@@ -52,7 +51,7 @@ impl Batches {
     }
 
     #[inline]
-    fn append<const N: usize>(
+    pub(super) fn append<const N: usize>(
         &mut self,
         index: u32,
         proc: &mut Proc<Batch>,
@@ -116,17 +115,8 @@ impl Wire for Batches {
             Event::ProcStart { thread } => put1(E::ProcStart, thread.number),
             Event::Yield { stack, .. } => put1(E::GoSched, stack),
             Event::Block { reason, stack, .. } => put1(block_event(reason), stack),
-            Event::SweepBegin { stack } => put1(E::GcSweepStart, stack),
-            Event::AssistBegin { stack } => put1(E::GcMarkAssistStart, stack),
             Event::HeapAlloc { bytes } => put1(E::HeapAlloc, bytes),
             Event::HeapGoal { bytes } => put1(E::HeapGoal, bytes),
-            Event::StopBegin { reason, .. } => put1(
-                E::StwStart,
-                match reason {
-                    Reason::Stop(StwReason::SweepTermination) => 1,
-                    _ => 0,
-                },
-            ),
             // A system call is always shown as blocking: the thread takes its P along.
             Event::SyscallBegin { stack } => {
                 self.append(index, proc, tick, E::GoSysCall, [stack], None);
@@ -134,9 +124,6 @@ impl Wire for Batches {
             }
             Event::ProcStop => self.append(index, proc, tick, E::ProcStop, [], None),
             Event::End => self.append(index, proc, tick, E::GoEnd, [], None),
-            Event::StopEnd => self.append(index, proc, tick, E::StwDone, [], None),
-            Event::CollectionEnd => self.append(index, proc, tick, E::GcDone, [], None),
-            Event::AssistEnd => self.append(index, proc, tick, E::GcMarkAssistDone, [], None),
             Event::Create { goroutine, start, stack, .. } => {
                 self.append(index, proc, tick, E::GoCreate, [goroutine, start.stack, stack], None)
             }
@@ -159,12 +146,7 @@ impl Wire for Batches {
             Event::SyscallEnd { changed: Changed { goroutine, sequence, .. } } => {
                 self.append(index, proc, tick, E::GoSysExit, [goroutine, sequence, 0], None)
             }
-            Event::CollectionBegin { number, stack } => {
-                self.append(index, proc, tick, E::GcStart, [number, stack], None)
-            }
-            Event::SweepEnd { swept, reclaimed } => {
-                self.append(index, proc, tick, E::GcSweepDone, [swept, reclaimed], None)
-            }
+            Event::Collector(event) => self.put_collector(index, proc, tick, event),
             Event::TaskBegin { task, parent, name, stack } => {
                 self.append(index, proc, tick, E::UserTaskCreate, [task, parent, name, stack], None)
             }
@@ -181,7 +163,7 @@ impl Wire for Batches {
                 self.append(index, proc, tick, E::UserLog, [task, category, stack], Some(message))
             }
             // The whole file is one part, and goroutines are created in it.
-            Event::Status { .. } | Event::SweepActive | Event::CollectionActive => tick,
+            Event::Status { .. } => tick,
         }
     }
 

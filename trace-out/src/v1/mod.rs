@@ -5,6 +5,7 @@
 //! checked as it is made (`crate::self_check`).
 
 mod batches;
+mod collector;
 mod event;
 mod wire;
 

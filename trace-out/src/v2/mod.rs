@@ -7,6 +7,7 @@
 
 mod batch;
 mod clock;
+mod collector;
 mod definitions;
 mod event;
 mod outside;

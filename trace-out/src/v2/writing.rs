@@ -1,7 +1,7 @@
 //! The events of the schedule, as those of threads.
 
-use crate::schedule::{Event, OUTSIDE, Proc, Wire};
 use crate::numbers::put_number;
+use crate::schedule::{Event, OUTSIDE, Proc, Wire};
 
 use super::definitions::Tables;
 use super::event::{EventType as E, NO_THREAD, proc_status};
@@ -13,13 +13,19 @@ const SAMPLE: usize = 1 + 5 * 10;
 
 impl Streams {
     /// Adds an event of the outside thread that needs a goroutine.
-    fn put_outside_goroutine<const N: usize>(&mut self, tick: u64, event: E, args: [u64; N]) {
+    pub(super) fn put_outside_goroutine<const N: usize>(&mut self, tick: u64, event: E, args: [u64; N]) {
         self.outside.needs_goroutine();
         self.put_outside(tick, event, args);
     }
 
     /// Writes an event that needs a goroutine which runs.
-    fn put_with_goroutine<const N: usize>(&mut self, proc: u32, tick: u64, event: E, args: [u64; N]) {
+    pub(super) fn put_with_goroutine<const N: usize>(
+        &mut self,
+        proc: u32,
+        tick: u64,
+        event: E,
+        args: [u64; N],
+    ) {
         match self.has_running(proc) {
             true => self.append(proc, tick, event, args),
             false => self.put_outside_goroutine(tick, event, args),
@@ -70,12 +76,6 @@ impl Streams {
         self.append(proc, tick, E::GoSyscallBegin, [sequence, stack]);
     }
 
-    /// Returns the next sequence number of collections.
-    fn next_collection(&mut self) -> u64 {
-        self.collection += 1;
-        self.collection
-    }
-
     /// Writes an event, and returns its tick.
     fn write(&mut self, proc: u32, tick: u64, event: Event<'_>) -> u64 {
         match event {
@@ -113,27 +113,7 @@ impl Streams {
                 self.leave(proc, tick, E::GoDestroy, []);
                 self.streams[proc].has_ended = true;
             }
-            Event::StopBegin { text, .. } => self.append(proc, tick, E::StwBegin, [text, 0]),
-            Event::StopEnd => self.append(proc, tick, E::StwEnd, []),
-            Event::CollectionBegin { stack, .. } => {
-                let sequence = self.next_collection();
-                self.put_with_goroutine(proc, tick, E::GcBegin, [sequence, stack]);
-            }
-            Event::CollectionEnd => {
-                let sequence = self.next_collection();
-                self.put_with_goroutine(proc, tick, E::GcEnd, [sequence]);
-            }
-            Event::CollectionActive => {
-                let sequence = self.next_collection();
-                self.put_outside_goroutine(tick, E::GcActive, [sequence]);
-            }
-            Event::SweepBegin { stack } => self.append(proc, tick, E::GcSweepBegin, [stack]),
-            Event::SweepEnd { swept, reclaimed } => {
-                self.append(proc, tick, E::GcSweepEnd, [swept, reclaimed]);
-            }
-            Event::SweepActive => self.append(proc, tick, E::GcSweepActive, [proc.into()]),
-            Event::AssistBegin { stack } => self.append(proc, tick, E::GcMarkAssistBegin, [stack]),
-            Event::AssistEnd => self.append(proc, tick, E::GcMarkAssistEnd, []),
+            Event::Collector(event) => self.put_collector(proc, tick, event),
             Event::HeapAlloc { bytes } => self.put_with_proc(proc, tick, E::HeapAlloc, [bytes]),
             Event::HeapGoal { bytes } => self.put_with_proc(proc, tick, E::HeapGoal, [bytes]),
             Event::TaskBegin { task, parent, name, stack } => {

@@ -59,10 +59,12 @@
 //! If changes could not be recorded, because no buffer was free, the goroutine has one more `Status` before its next
 //! record, with [`Status::is_after_loss`] set.
 
+mod collector;
 mod read;
 mod told;
 mod write;
 
+pub use collector::{CollectorRecord, StwReason};
 pub use read::Records;
 pub use told::Told;
 pub use write::Writer;
@@ -244,14 +246,7 @@ pub enum Record<'a> {
     End,
     HeapAlloc { bytes: u64 },
     HeapGoal { bytes: u64 },
-    GcStart { number: u64, stack: StackId },
-    GcDone { number: u64 },
-    StwStart { number: u64, reason: StwReason, stack: StackId },
-    StwDone { number: u64 },
-    SweepStart { stack: StackId },
-    SweepDone { swept: u64, reclaimed: u64 },
-    AssistStart { stack: StackId },
-    AssistDone,
+    Collector(CollectorRecord),
     TaskCreate { task: u64, parent: u64, name: StringId, stack: StackId },
     TaskEnd { task: u64, stack: StackId },
     RegionBegin { task: u64, name: StringId, stack: StackId },
@@ -265,16 +260,6 @@ pub enum Record<'a> {
     Await { goroutine: u64, number: u64, reason: WaitReason, told: Told, stacks: Branches },
     Reschedule { goroutine: u64, number: u64, stack: StackId },
     Ready { goroutine: u64, number: u64 },
-}
-
-/// Why the world was stopped. Go: `stwReason`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum StwReason {
-    /// At the end of a collection's mark phase.
-    MarkTermination = 0,
-    /// At the end of sweeping, before a collection begins.
-    SweepTermination = 1,
 }
 
 #[cfg(all(test, not(loom)))]

@@ -6,7 +6,7 @@ use rtprof_runtime::labels::LabelSetId;
 use rtprof_runtime::state::State;
 use rtprof_runtime::wait_reason::WaitReason;
 
-use super::{Record, RecordKind, StackId, Status, StringId, StwReason, Told};
+use super::{CollectorRecord, Record, RecordKind, StackId, Status, StringId, Told};
 
 /// The records of one buffer with their ticks.
 #[derive(Clone)]
@@ -122,17 +122,14 @@ impl<'a> Records<'a> {
             RecordKind::End => Record::End,
             RecordKind::HeapAlloc => Record::HeapAlloc { bytes: a },
             RecordKind::HeapGoal => Record::HeapGoal { bytes: a },
-            RecordKind::GcStart => Record::GcStart { number: a, stack: stack_at(1) },
-            RecordKind::GcDone => Record::GcDone { number: a },
-            RecordKind::StwStart => {
-                let reason = if b == 0 { StwReason::MarkTermination } else { StwReason::SweepTermination };
-                Record::StwStart { number: a, reason, stack: stack_at(2) }
-            }
-            RecordKind::StwDone => Record::StwDone { number: a },
-            RecordKind::SweepStart => Record::SweepStart { stack: stack_at(0) },
-            RecordKind::SweepDone => Record::SweepDone { swept: a, reclaimed: b },
-            RecordKind::AssistStart => Record::AssistStart { stack: stack_at(0) },
-            RecordKind::AssistDone => Record::AssistDone,
+            RecordKind::GcStart
+            | RecordKind::GcDone
+            | RecordKind::StwStart
+            | RecordKind::StwDone
+            | RecordKind::SweepStart
+            | RecordKind::SweepDone
+            | RecordKind::AssistStart
+            | RecordKind::AssistDone => Record::Collector(CollectorRecord::from_arguments(kind, [a, b, c])?),
             RecordKind::TaskCreate => {
                 Record::TaskCreate { task: a, parent: b, name: c as StringId, stack: stack_at(3) }
             }
