@@ -94,6 +94,18 @@ contention() {
 }
 within_three contention
 
+# What is freed late counts at the right cut; without the collector's calls it would not. Each malloc and free is shown.
+epochs="$(ci/readme.sh epochs)"
+for option in '' ' -- --plain' ' -- --events'; do
+    echo "+ $epochs$option"
+    bash -euo pipefail -c "$epochs$option" >"$output" 2>"$output.err" || { cat "$output.err" >&2; exit 1; }
+    cat "$output"
+    awk -v column="$([[ "$option" == *plain ]] && echo 3 || echo 2)" \
+        '$1 ~ /^[0-9]+$/ { rows++; wrong += $4 != $column } END { exit rows != 5 || wrong }' "$output" ||
+        { echo "the heap profile of epochs is not that of the cut" >&2; exit 1; }
+done
+grep -q '^tracefree(' "$output.err" || { echo "epochs --events shows no free" >&2; exit 1; }
+
 # The trace: made without a loss, read by the commands of the README, with the example's threads and waits in it.
 trace="$(ci/readme.sh trace)"
 without_loss() {

@@ -25,7 +25,7 @@ use rtprof_runtime::stack;
 static ON: AtomicBool = AtomicBool::new(false);
 
 /// Switches the trace of sampled mallocs and frees on or off; off at start. With a rate of 1 it shows every malloc and
-/// free. Go: `GODEBUG=allocfreetrace=1`.
+/// free, as the example `epochs` does with `--events`. Go: `GODEBUG=allocfreetrace=1`.
 ///
 /// Costs microseconds and a system call for each event: for debugging, not for production.
 pub fn set_alloc_free_trace(on: bool) {
