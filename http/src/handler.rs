@@ -13,7 +13,7 @@ use crate::body::Body;
 use crate::request::guard;
 use crate::request::route::Route;
 use crate::work::engine::Link;
-use crate::work::workers::Workers;
+use crate::work::request_threads::RequestThreads;
 use crate::{Config, endpoints};
 
 /// Answers requests under `/debug/pprof/` that arrive at the program's own server. Cheap to clone; clones share their
@@ -26,7 +26,7 @@ pub struct Handler(Arc<Inner>);
 
 struct Inner {
     config: Config,
-    workers: Workers,
+    threads: RequestThreads,
 }
 
 impl Default for Handler {
@@ -59,8 +59,8 @@ impl Handler {
 
     /// Makes a handler whose work is done by the engine of `link`.
     pub(crate) fn linked(config: Config, link: Option<Link>) -> Self {
-        let workers = Workers::new(config.max_captures, link);
-        Self(Arc::new(Inner { config, workers }))
+        let threads = RequestThreads::new(config.max_captures, link);
+        Self(Arc::new(Inner { config, threads }))
     }
 
     pub(crate) fn config(&self) -> &Config {
@@ -90,7 +90,7 @@ impl Handler {
         B: http_body::Body,
         B::Error: Into<Box<dyn Error + Send + Sync>>,
     {
-        let Inner { config, workers } = &*self.0;
+        let Inner { config, threads } = &*self.0;
         if let Some(token) = &config.token {
             guard::token(&head.headers, token)?;
         }
@@ -102,6 +102,6 @@ impl Handler {
         if !route.takes(&head.method) {
             return Err(Refusal::method_not_allowed(route.methods()));
         }
-        endpoints::answer(route, head, body, config, workers).await
+        endpoints::answer(route, head, body, config, threads).await
     }
 }

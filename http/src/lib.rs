@@ -25,9 +25,9 @@
 //! clients that accept it, and into a file with `gzip=1`.
 //!
 //! # Costs
-//! Without requests two threads sleep; one wakes every two seconds to look at its descriptors. Each request gets a worker
-//! thread at the program's own priority, so that a program whose cores are all busy still answers. When answers have taken
-//! more than a hundredth of a core in the long run, workers give way to the program (nice 10).
+//! Without requests two threads sleep; one wakes every two seconds to look at its descriptors. Each request gets a thread
+//! at the program's own priority, so that a program whose cores are all busy still answers. When answers have taken
+//! more than a hundredth of a core in the long run, request threads give way to the program (nice 10).
 //! Captures take milliseconds. Names that are not known yet are found by another thread, which gives way to the program
 //! (nice 10). A profile waits for them for 6 s, or for 2 s after its `seconds=`. Then it is sent with addresses and
 //! build ids in place of the missing names, and with a comment that says so. Pages and texts, and with `symbolize=full`

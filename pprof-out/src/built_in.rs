@@ -24,9 +24,9 @@ pub struct BuiltIn {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Source {
     /// Hooks keep them.
-    Kept { take: Take, count: fn() -> usize },
+    Recorded { take: Take, count: fn() -> usize },
     /// The goroutines are asked, and can be written one by one (`debug=2`).
-    Asked { take: Take, count: fn() -> usize },
+    Goroutines { take: Take, count: fn() -> usize },
     /// They are sampled over a time ([`CpuCapture`](crate::CpuCapture)), so there is nothing to look up.
     Sampled,
 }
@@ -45,7 +45,7 @@ pub(crate) static ALLOCS: BuiltIn = BuiltIn {
         has_scraped_delta: false,
         ..HEAP.description
     },
-    source: Source::Kept { take: heap::take, count: || mem::snapshot().len() },
+    source: Source::Recorded { take: heap::take, count: || mem::snapshot().len() },
 };
 
 pub(crate) static BLOCK: BuiltIn = BuiltIn {
@@ -57,7 +57,7 @@ pub(crate) static BLOCK: BuiltIn = BuiltIn {
         has_scraped_delta: true,
         counted: Some(CountedProfile::Block),
     },
-    source: Source::Kept { take: waits::take_block, count: || contention::block_counts().len() },
+    source: Source::Recorded { take: waits::take_block, count: || contention::block_counts().len() },
 };
 
 /// The CPU profile, whose endpoint is `profile`.
@@ -82,7 +82,7 @@ pub(crate) static GOROUTINE: BuiltIn = BuiltIn {
         has_scraped_delta: false,
         counted: Some(CountedProfile::Goroutine),
     },
-    source: Source::Asked { take: goroutines::take_all, count: of_goroutines::count },
+    source: Source::Goroutines { take: goroutines::take_all, count: of_goroutines::count },
 };
 
 pub(crate) static GOROUTINE_LEAK: BuiltIn = BuiltIn {
@@ -94,7 +94,7 @@ pub(crate) static GOROUTINE_LEAK: BuiltIn = BuiltIn {
         has_scraped_delta: false,
         counted: None,
     },
-    source: Source::Asked { take: goroutines::take_leaked, count: of_goroutines::count_leaked },
+    source: Source::Goroutines { take: goroutines::take_leaked, count: of_goroutines::count_leaked },
 };
 
 pub(crate) static HEAP: BuiltIn = BuiltIn {
@@ -111,7 +111,7 @@ pub(crate) static HEAP: BuiltIn = BuiltIn {
         has_scraped_delta: true,
         counted: Some(CountedProfile::Heap),
     },
-    source: Source::Kept { take: heap::take, count: || mem::snapshot().len() },
+    source: Source::Recorded { take: heap::take, count: || mem::snapshot().len() },
 };
 
 pub(crate) static MUTEX: BuiltIn = BuiltIn {
@@ -123,7 +123,7 @@ pub(crate) static MUTEX: BuiltIn = BuiltIn {
         has_scraped_delta: true,
         counted: Some(CountedProfile::Mutex),
     },
-    source: Source::Kept { take: waits::take_mutex, count: || contention::mutex_counts().len() },
+    source: Source::Recorded { take: waits::take_mutex, count: || contention::mutex_counts().len() },
 };
 
 pub(crate) static THREAD_CREATE: BuiltIn = BuiltIn {
@@ -135,7 +135,7 @@ pub(crate) static THREAD_CREATE: BuiltIn = BuiltIn {
         has_scraped_delta: false,
         counted: Some(CountedProfile::ThreadCreate),
     },
-    source: Source::Kept { take: counts::of_threads, count: counts::threads_created },
+    source: Source::Recorded { take: counts::of_threads, count: counts::threads_created },
 };
 
 /// All of them, by name.
@@ -171,7 +171,7 @@ impl BuiltIn {
     /// Takes a snapshot of the records up to now; empty if they are sampled over a time.
     pub(crate) fn take(&'static self) -> Snapshot {
         match self.source {
-            Source::Kept { take, .. } | Source::Asked { take, .. } => take(&self.description),
+            Source::Recorded { take, .. } | Source::Goroutines { take, .. } => take(&self.description),
             Source::Sampled => {
                 let kind = ProfileKind::Cpu { of: &self.description, period_nanos: 1 };
                 Snapshot::new(kind, Vec::new(), Vec::new())
@@ -182,7 +182,7 @@ impl BuiltIn {
     /// Returns how many records there are now.
     pub(crate) fn count(&self) -> usize {
         match self.source {
-            Source::Kept { count, .. } | Source::Asked { count, .. } => count(),
+            Source::Recorded { count, .. } | Source::Goroutines { count, .. } => count(),
             Source::Sampled => 0,
         }
     }
@@ -194,7 +194,7 @@ impl BuiltIn {
 
     /// Whether `debug=2` writes goroutines one by one.
     pub(crate) fn has_dump(&self) -> bool {
-        matches!(self.source, Source::Asked { .. })
+        matches!(self.source, Source::Goroutines { .. })
     }
 
     /// Returns the index in [`sample_types`](Self::sample_types) of the type that `go tool pprof` shows first.

@@ -5,8 +5,8 @@ use test_support::go_raw::raw;
 use super::*;
 use crate::built_in::{BLOCK, MUTEX, THREAD_CREATE};
 use crate::decoded;
+use crate::profile_time::ProfileTime;
 use crate::proto::Profile;
-use crate::taken::Taken;
 
 /// Two ticks are a nanosecond.
 const TICKS_PER_SECOND: u64 = 2_000_000_000;
@@ -24,8 +24,8 @@ fn snapshot(
     sort(&mut records);
     let kind = ProfileKind::Contention { of, ticks_per_second, fraction };
     let comments = vec!["2 samples were lost: no memory".into()];
-    let taken = Taken { time_nanos: 1_700_000_000_000_000_000, duration_nanos: 0 };
-    Snapshot { taken, ..Snapshot::new(kind, records, comments) }
+    let time = ProfileTime { time_nanos: 1_700_000_000_000_000_000, duration_nanos: 0 };
+    Snapshot { time, ..Snapshot::new(kind, records, comments) }
 }
 
 fn synthetic(of: &'static Description, fraction: i64) -> Snapshot {

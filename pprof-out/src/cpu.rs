@@ -8,9 +8,9 @@ use rtprof_runtime::labels;
 
 use crate::built_in::CPU;
 use crate::kind::ProfileKind;
+use crate::profile_time::ProfileTime;
 use crate::record::{Detail, Leaf, Record, Sampled};
 use crate::snapshot::Snapshot;
-use crate::taken::Taken;
 
 /// Makes a snapshot of the stacks of a sampling that goes on, for their names.
 pub(crate) fn unfinished(counts: Vec<CpuCount>) -> Snapshot {
@@ -49,7 +49,7 @@ pub(crate) fn of(samples: CpuSamples, start: SystemTime) -> Snapshot {
     };
     let records = sampled.into_iter().map(record).collect();
     Snapshot {
-        taken: Taken::over(start, duration),
+        time: ProfileTime::over(start, duration),
         ..Snapshot::new(ProfileKind::Cpu { of: &CPU.description, period_nanos }, records, remarks)
     }
 }

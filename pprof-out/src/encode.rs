@@ -15,10 +15,10 @@ use rtprof_symbols::locations::Locations;
 
 use crate::functions::Functions;
 use crate::location_ids::LocationIds;
+use crate::profile_time::ProfileTime;
 use crate::proto::{Label, Sample, ValueType};
 use crate::sink::Sink;
 use crate::strings::StringTable;
-use crate::taken::Taken;
 
 /// Uncompressed bytes that are collected before they are compressed.
 const PLAIN_CHUNK: usize = 32 << 10;
@@ -34,7 +34,7 @@ pub(crate) struct Header<'a> {
     /// Empty for none.
     pub(crate) drop_frames: &'a str,
     pub(crate) comments: &'a [String],
-    pub(crate) taken: Taken,
+    pub(crate) time: ProfileTime,
 }
 
 /// Writes a profile.
@@ -68,8 +68,8 @@ impl<'s, 'w> Encoder<'s, 'w> {
             }
         };
         number(7, strings.index(header.drop_frames));
-        number(9, header.taken.time_nanos);
-        number(10, header.taken.duration_nanos);
+        number(9, header.time.time_nanos);
+        number(10, header.time.duration_nanos);
         number(12, header.period);
         number(14, strings.index(header.default_sample_type));
         let period_type = ValueType {

@@ -6,8 +6,8 @@ use super::*;
 use crate::built_in::HEAP;
 use crate::decoded;
 use crate::heap_values::{ALLOC_OBJECTS, estimated};
+use crate::profile_time::ProfileTime;
 use crate::proto::Profile;
-use crate::taken::Taken;
 
 fn objects(
     stack: impl Into<std::borrow::Cow<'static, [usize]>>,
@@ -20,7 +20,7 @@ fn objects(
 
 fn snapshot(records: Vec<Record>, comments: Vec<String>, time_nanos: i64) -> Snapshot {
     let kind = ProfileKind::Heap { of: &HEAP.description, rate: 512 << 10 };
-    Snapshot { taken: Taken { time_nanos, duration_nanos: 0 }, ..Snapshot::new(kind, records, comments) }
+    Snapshot { time: ProfileTime { time_nanos, duration_nanos: 0 }, ..Snapshot::new(kind, records, comments) }
 }
 
 fn synthetic() -> Snapshot {

@@ -76,7 +76,7 @@ impl LocationIds {
     /// rest) and just has no entry for some address. A stripped file has no flag set.
     pub(crate) fn mappings(&self, locations: &Locations, strings: &mut StringTable) -> Vec<proto::Mapping> {
         let modules = locations.modules();
-        let mut found = vec![Found::default(); modules.len()];
+        let mut found = vec![LocationStats::default(); modules.len()];
         for &(at, _) in &self.given {
             let address = &locations.addresses()[at as usize];
             if let Some(module) = address.module {
@@ -128,13 +128,13 @@ fn id_of(ids: &mut Ids, given: &mut Vec<(u32, Piece)>, at: u32, piece: Piece) ->
 
 /// Statistics about the locations of a module.
 #[derive(Clone, Copy, Default)]
-struct Found {
+struct LocationStats {
     locations: usize,
     named: usize,
     lined: usize,
 }
 
-impl Found {
+impl LocationStats {
     fn count(&mut self, symbols: &Symbols) {
         self.locations += 1;
         self.named += usize::from(!symbols.lines.is_empty());

@@ -38,7 +38,7 @@ fn write(snapshot: &Snapshot, view: View, sink: &mut Sink<'_>) -> io::Result<()>
             default_sample_type: kind.default_sample_type(),
             drop_frames: kind.drop_frames(),
             comments: &comments,
-            taken: snapshot.taken,
+            time: snapshot.time,
         },
     );
     for record in snapshot.records.iter() {

@@ -11,9 +11,9 @@ use rtprof_runtime::hook;
 use crate::contention;
 use crate::incomplete;
 use crate::kind::ProfileKind;
+use crate::profile_time::ProfileTime;
 use crate::record::{Record, RecordKey};
 use crate::snapshot::Snapshot;
-use crate::taken::Taken;
 
 /// How a later snapshot is compared with an earlier one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ impl Snapshot {
         let duration_nanos = i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX);
         // The dump of single goroutines does not cover a time span, so it is left out.
         let mut added = Self { goroutines: None, ..self.clone() };
-        added.taken = Taken { duration_nanos, ..self.taken };
+        added.time = ProfileTime { duration_nanos, ..self.time };
         added.records = Arc::new(self.records_since(earlier, since));
         let of_all = incomplete::remarks(&self.kind, &self.records);
         added.comments.retain(|comment| !of_all.contains(comment));

@@ -17,8 +17,8 @@ use rtprof_symbols::view::View;
 use crate::goroutine_filter::GoroutineFilter;
 use crate::incomplete;
 use crate::kind::ProfileKind;
+use crate::profile_time::ProfileTime;
 use crate::record::{Detail, Record};
-use crate::taken::Taken;
 
 /// What an export allocates at one time, at most, without its records: names and the output.
 pub(crate) const SMALL_EXPORT: usize = 4 << 20;
@@ -34,7 +34,7 @@ pub struct Snapshot {
     /// In the order in which they are written.
     pub(crate) records: Arc<Vec<Record>>,
     pub(crate) comments: Vec<String>,
-    pub(crate) taken: Taken,
+    pub(crate) time: ProfileTime,
     pub(crate) instant: Instant,
     /// For a goroutine profile: each goroutine by itself.
     pub(crate) goroutines: Option<Arc<[Recorded]>>,
@@ -54,7 +54,7 @@ impl Snapshot {
             kind,
             records: Arc::new(records),
             comments: comments.into_iter().chain(of_records).collect(),
-            taken: Taken::now(),
+            time: ProfileTime::now(),
             instant: Instant::now(),
             goroutines: None,
             filter: None,
@@ -81,7 +81,7 @@ impl Snapshot {
     /// Returns when the snapshot was taken (for a CPU profile, when it began), in nanoseconds since 1970, and the
     /// duration over which its values were counted, in nanoseconds, 0 for a state at one moment.
     pub fn time_and_duration_nanos(&self) -> (i64, i64) {
-        (self.taken.time_nanos, self.taken.duration_nanos)
+        (self.time.time_nanos, self.time.duration_nanos)
     }
 
     /// Writes the snapshot as [`Profile::write_to`](crate::Profile::write_to) does.

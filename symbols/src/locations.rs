@@ -25,9 +25,9 @@ pub struct Locations {
     /// The module that contains rtprof.
     own_module: Option<usize>,
     /// Return addresses whose module is certain from some time on.
-    by_address: AddressMap<usize, (ClockTime, Known)>,
+    by_address: AddressMap<usize, (ClockTime, AddressFacts)>,
     /// Addresses of stacks that were captured before that time, with the module that they belonged to then.
-    by_owner: HashMap<Owned, Known>,
+    by_owner: HashMap<Owned, AddressFacts>,
     addresses: Vec<Address>,
     /// The addresses of the current stack.
     stack: Vec<u32>,
@@ -46,7 +46,7 @@ pub struct Locations {
 
 /// The facts about an address that the innermost loop of an export needs.
 #[derive(Clone, Copy)]
-struct Known {
+struct AddressFacts {
     /// The index in `addresses`.
     at: u32,
     /// Whether the address is an entry into the allocator.
@@ -292,7 +292,7 @@ impl Locations {
 
     /// Looks up an address that is not known yet, or whose module depends on the time of the capture.
     #[cold]
-    fn look_up(&mut self, return_address: usize, span: CaptureSpan) -> Known {
+    fn look_up(&mut self, return_address: usize, span: CaptureSpan) -> AddressFacts {
         if !self.by_address.contains_key(&return_address) {
             self.prepare(iter::once(Stack { addresses: &[return_address], span }));
         }
@@ -311,9 +311,11 @@ impl Locations {
         known
     }
 
-    fn add(&mut self, (return_address, module): Owned, symbols: Arc<Symbols>) -> Known {
-        let known =
-            Known { at: self.addresses.len() as u32, is_entry: prune::entry_lines(&symbols.classes) > 0 };
+    fn add(&mut self, (return_address, module): Owned, symbols: Arc<Symbols>) -> AddressFacts {
+        let known = AddressFacts {
+            at: self.addresses.len() as u32,
+            is_entry: prune::entry_lines(&symbols.classes) > 0,
+        };
         let stand_in =
             if symbols.lines.is_empty() { self.stand_in(return_address, module) } else { "".into() };
         self.addresses.push(Address { return_address, module, symbols, stand_in });

@@ -62,7 +62,7 @@ pub enum Priority {
 }
 
 /// Places to look up in the file of one module.
-pub(crate) struct Part {
+pub(crate) struct ModulePlaces {
     pub(crate) module: &'static Module,
     /// The module's number in the cache.
     pub(crate) key: u32,
@@ -72,7 +72,7 @@ pub(crate) struct Part {
 /// A request to look up places.
 pub(crate) struct Search {
     priority: Priority,
-    parts: Vec<Part>,
+    parts: Vec<ModulePlaces>,
     state: Mutex<SearchState>,
     ended: Condvar,
 }
@@ -111,7 +111,7 @@ struct Thread {
 /// no thread can be started, everything happens here before the call returns. `at_end` must not block, because other
 /// searches wait for it.
 pub(crate) fn start(
-    parts: Vec<Part>,
+    parts: Vec<ModulePlaces>,
     priority: Priority,
     at_end: Option<Box<dyn FnOnce() + Send>>,
 ) -> Arc<Search> {
@@ -350,7 +350,7 @@ impl Thread {
 }
 
 /// Looks up the places that are still unknown.
-fn look_up(part: &Part, progress: &Progress) {
+fn look_up(part: &ModulePlaces, progress: &Progress) {
     let _workspace = hook::workspace();
     let cache = symbol_cache::global();
     let unknown = |&place: &u64| cache.get(part.key, place).is_none();
@@ -369,10 +369,10 @@ mod tests {
     use super::*;
 
     /// Returns a place in this program, which is looked up anew each time.
-    fn part(key: u32) -> Vec<Part> {
+    fn part(key: u32) -> Vec<ModulePlaces> {
         let history = History::read();
         let module = history.modules()[0];
-        vec![Part { module, key, places: vec![0] }]
+        vec![ModulePlaces { module, key, places: vec![0] }]
     }
 
     #[test]

@@ -44,7 +44,7 @@ const BETWEEN: usize = 40;
 
 /// The role of one line in the start of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
+enum LineRole {
     /// The C function `main`, which calls std.
     Main,
     /// `lang_start`, which `main` calls.
@@ -60,28 +60,28 @@ enum Part {
     Other,
 }
 
-fn part(name: &str, inlines_known: bool) -> Part {
+fn role_of(name: &str, inlines_known: bool) -> LineRole {
     if name == "main" {
-        return Part::Main;
+        return LineRole::Main;
     }
     if name == hook_names::TASK_START {
-        return Part::TaskStart;
+        return LineRole::TaskStart;
     }
     if hook_names::is_interposed_start(name) {
-        return Part::ThreadStart;
+        return LineRole::ThreadStart;
     }
     if in_crate(name, "std") {
         match last_segment(name) {
-            Some("lang_start" | "lang_start_internal") => return Part::MainStart,
-            Some("thread_start") => return Part::ThreadStart,
-            Some("__rust_begin_short_backtrace") => return Part::Marker,
+            Some("lang_start" | "lang_start_internal") => return LineRole::MainStart,
+            Some("thread_start") => return LineRole::ThreadStart,
+            Some("__rust_begin_short_backtrace") => return LineRole::Marker,
             _ => {}
         }
     }
     // Without known inlined functions it may contain the program's closure.
     let is_glue =
         inlines_known && (is_library(name) && last_segment(name) == Some("call_once") || is_ours(name));
-    if is_glue { Part::Glue } else { Part::Other }
+    if is_glue { LineRole::Glue } else { LineRole::Other }
 }
 
 /// Whether this is the library's `FnOnce::call_once`, by any path: of the trait, a `Box`, an `AssertUnwindSafe`. That
@@ -122,26 +122,26 @@ impl Startup {
         // The first line that is hidden together with a marker, if one follows.
         let mut glue = 0;
         for (line, name) in (0..).zip(names) {
-            let part = part(name, inlines_known);
-            match part {
+            let role = role_of(name, inlines_known);
+            match role {
                 // `main` itself is shown.
-                Part::Main => startup.outer = Some((line, Beginning::Main)),
-                Part::MainStart => startup.outer = Some((line + 1, Beginning::Main)),
-                Part::ThreadStart => {
+                LineRole::Main => startup.outer = Some((line, Beginning::Main)),
+                LineRole::MainStart => startup.outer = Some((line + 1, Beginning::Main)),
+                LineRole::ThreadStart => {
                     startup.outer = Some((line + 1, Beginning::Thread));
                     startup.before_start = Some(glue);
                 }
-                Part::Marker => startup.before_marker = Some(glue),
-                Part::TaskStart => {
+                LineRole::Marker => startup.before_marker = Some(glue),
+                LineRole::TaskStart => {
                     startup.outer = Some((line + 1, Beginning::Task));
                     startup.before_marker = Some(glue);
                 }
-                Part::Glue | Part::Other => {}
+                LineRole::Glue | LineRole::Other => {}
             }
-            if part != Part::Glue {
+            if role != LineRole::Glue {
                 glue = line + 1;
             }
-            startup.before_glue = (part == Part::Glue).then_some(glue);
+            startup.before_glue = (role == LineRole::Glue).then_some(glue);
         }
         startup
     }

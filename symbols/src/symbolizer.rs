@@ -10,7 +10,7 @@ use crate::file_symbols;
 use crate::owners::Owners;
 use crate::program::addresses_have;
 pub use crate::search::Priority as SearchPriority;
-use crate::search::{self, Part, Search};
+use crate::search::{self, ModulePlaces, Search};
 use crate::symbol_cache::{self, FileState, ModuleKey, SymbolCache, Symbols};
 
 /// Whether and how the addresses of a profile are resolved to functions and lines.
@@ -140,9 +140,9 @@ impl Symbolizer {
     }
 
     /// Groups the missing addresses by module.
-    fn parts(&self, missing: &mut [Missing]) -> Vec<Part> {
+    fn parts(&self, missing: &mut [Missing]) -> Vec<ModulePlaces> {
         missing.sort_unstable_by_key(|missing| (missing.module, missing.place));
-        let part = |of_module: &[Missing]| Part {
+        let part = |of_module: &[Missing]| ModulePlaces {
             module: self.modules()[of_module[0].module],
             key: of_module[0].key,
             places: of_module.iter().map(|missing| missing.place).collect(),

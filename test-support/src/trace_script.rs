@@ -2,7 +2,7 @@
 //! events' stacks.
 
 use std::hint::black_box;
-use std::sync::mpsc as told;
+use std::sync::mpsc as std_mpsc;
 use std::time::Duration;
 
 use rtprof::collector::{self, StwReason};
@@ -89,14 +89,14 @@ pub fn on<T: Send>(name: &str, body: impl FnOnce() -> T + Send) -> T {
 /// Runs `wait` on a goroutine of this name, and `wake` when it sleeps.
 pub fn pair(name: &str, wait: impl FnOnce() + Send, wake: impl FnOnce()) {
     thread::scope(|scope| {
-        let (tell, told) = told::channel();
+        let (tx, rx) = std_mpsc::channel();
         let wait = move || {
-            tell.send(thread_id()).expect("the script listens");
+            tx.send(thread_id()).expect("the script listens");
             wait();
         };
         let thread = Builder::new().name(name.into()).spawn_scoped(scope, wait);
         let thread = thread.expect("there can be a few threads");
-        wait_until_asleep(told.recv().expect("the thread has begun"));
+        wait_until_asleep(rx.recv().expect("the thread has begun"));
         wake();
         thread.join().expect("the script ends well");
     });
@@ -112,12 +112,12 @@ pub fn waits() {
     on(WAKER, || {
         locks_and_conditions();
         channels();
-        let (tell, told) = told::channel();
+        let (tx, rx) = std_mpsc::channel();
         let park = move || {
-            tell.send(thread::current()).expect("the script listens");
+            tx.send(thread::current()).expect("the script listens");
             parks_for_long(thread::park);
         };
-        pair("parker", park, || unparks(|| told.recv().expect("it parks").unpark()));
+        pair("parker", park, || unparks(|| rx.recv().expect("it parks").unpark()));
     });
     on("joiner", || {
         let joiner = thread_id();
@@ -154,16 +154,16 @@ fn locks_and_conditions() {
     let once = Once::new();
     let wait = || waits_for_once(|| once.call_once(|| unreachable!("it is being done")));
     thread::scope(|scope| {
-        let (tell, told) = told::channel();
+        let (tx, rx) = std_mpsc::channel();
         completes_once(|| {
             once.call_once(|| {
                 let wait = move || {
-                    tell.send(thread_id()).expect("the script listens");
+                    tx.send(thread_id()).expect("the script listens");
                     wait();
                 };
                 let thread = Builder::new().name("once".into()).spawn_scoped(scope, wait);
                 drop(thread.expect("there can be a few threads"));
-                wait_until_asleep(told.recv().expect("the thread has begun"));
+                wait_until_asleep(rx.recv().expect("the thread has begun"));
             });
         });
     });

@@ -68,15 +68,15 @@ fn waits_for<'scope>(
     lock: &'scope CLock,
     once_in: impl FnOnce() + Send + 'scope,
 ) -> (i32, ScopedJoinHandle<'scope, ()>) {
-    let (tell, told) = mpsc::channel();
+    let (tx, rx) = mpsc::channel();
     let waits = move || {
-        tell.send(thread_id()).expect("the test listens");
+        tx.send(thread_id()).expect("the test listens");
         assert_eq!(lock.lock(), 0);
         once_in();
         assert_eq!(lock.unlock(), 0);
     };
     let thread = Builder::new().name(name).spawn_scoped(scope, waits).expect("there are threads");
-    let id = told.recv().expect("the thread has begun");
+    let id = rx.recv().expect("the thread has begun");
     wait_until_asleep(id);
     (id, thread)
 }
@@ -206,18 +206,18 @@ fn who_held_it_has_ended() {
         record(|| assert_eq!(outcomes(), expected, "while all is")).assert_whole();
 
         let lock = CLock::robust();
-        let (tell, told) = mpsc::channel();
+        let (tx, rx) = mpsc::channel();
         let (end, ends) = mpsc::channel::<()>();
         let lock = &lock;
         scope(|scope| {
             let end = end;
             let holder = scope.spawn(move || {
                 assert_eq!(lock.lock(), 0);
-                tell.send(()).unwrap();
+                tx.send(()).unwrap();
                 // Waits until the other end is dropped.
                 assert!(ends.recv().is_err());
             });
-            told.recv().unwrap();
+            rx.recv().unwrap();
             let waiting = queue(scope, || waiter(|| assert_eq!(lock.lock(), libc::EOWNERDEAD)));
             sleep(HOLD);
             let least = Moment::now().since(waiting.began).least;

@@ -244,10 +244,10 @@ fn a_trace_has_both() {
         let (lock, has_it) = (CLock::new(), AtomicBool::new(false));
         lock.lock();
         let trace = record(|| {
-            let (tell, told) = mpsc::channel();
+            let (tx, rx) = mpsc::channel();
             scope(|scope| {
                 let waits = || {
-                    tell.send(thread_id()).unwrap();
+                    tx.send(thread_id()).unwrap();
                     waiter(|| {
                         lock.wait_until_set(|lock| {
                             has_it.store(true, Relaxed);
@@ -256,7 +256,7 @@ fn a_trace_has_both() {
                     });
                 };
                 Builder::new().name("c thread".into()).spawn_scoped(scope, waits).unwrap();
-                let id = told.recv().unwrap();
+                let id = rx.recv().unwrap();
                 wait_until_asleep(id);
                 unlocks(&lock);
                 until("it has the mutex", || has_it.load(Relaxed));

@@ -212,14 +212,14 @@ pub(crate) fn ended_in(name: &str, scene: Scene) -> Trace {
     scene(&mut |wait, end| {
         scope(|scope| {
             trace = Some(record(|| {
-                let (tell, told) = mpsc::channel();
+                let (tx, rx) = mpsc::channel();
                 let body = move || {
-                    tell.send(thread_id()).unwrap();
+                    tx.send(thread_id()).unwrap();
                     wait();
                 };
                 let builder = Builder::new().name(name.into());
                 builder.spawn_scoped(scope, body).expect("there is a thread to be had");
-                wait_until_asleep(told.recv().unwrap());
+                wait_until_asleep(rx.recv().unwrap());
                 sleep(HOLD);
             }));
             end();
@@ -256,21 +256,21 @@ fn who_came_back_between_traces_runs() {
     child::isolated("who_came_back_between_traces_runs", || {
         let (reads, writes) = std::io::pipe().expect("there are descriptors");
         let traces = scope(|scope| {
-            let ((tell, told), (stop, stopped)) = (mpsc::channel(), mpsc::channel::<()>());
+            let ((tx, rx), (stop, stopped)) = (mpsc::channel(), mpsc::channel::<()>());
             let body = move || {
-                tell.send(thread_id()).unwrap();
+                tx.send(thread_id()).unwrap();
                 read_byte(reads);
-                tell.send(0).unwrap();
+                tx.send(0).unwrap();
                 while stopped.try_recv() == Err(mpsc::TryRecvError::Empty) {
                     burn(Duration::from_millis(1));
                 }
             };
             let builder = Builder::new().name("computes".into());
             builder.spawn_scoped(scope, body).expect("there is a thread to be had");
-            wait_until_asleep(told.recv().unwrap());
+            wait_until_asleep(rx.recv().unwrap());
             let in_kernel = record(|| sleep(HOLD));
             write_byte(&writes);
-            told.recv().unwrap();
+            rx.recv().unwrap();
             let running = record(|| sleep(HOLD));
             drop(stop);
             [in_kernel, running]

@@ -150,13 +150,13 @@ fn a_signal_interrupts_as_ever() {
         record_everything();
         handle(libc::SIGUSR1, does_nothing, 0);
         let interrupted = |sleep: fn() -> (i64, i32)| {
-            let (tell, told) = mpsc::channel();
+            let (tx, rx) = mpsc::channel();
             scope(|scope| {
                 let thread = scope.spawn(move || {
-                    tell.send(thread_id()).unwrap();
+                    tx.send(thread_id()).unwrap();
                     sleep()
                 });
-                let id = told.recv().unwrap();
+                let id = rx.recv().unwrap();
                 wait_until_asleep(id);
                 // SAFETY: a plain system call.
                 unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), id, libc::SIGUSR1) };

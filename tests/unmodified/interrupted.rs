@@ -76,13 +76,13 @@ fn a_signal_interrupts_calls_as_ever() {
         set_block_profile_kinds(BlockKinds::ALL);
         let trace = record(|| {
             for call in endless() {
-                let (tell, told) = mpsc::channel();
+                let (tx, rx) = mpsc::channel();
                 let outcome = scope(|scope| {
                     let thread = scope.spawn(move || {
-                        tell.send(thread_id()).unwrap();
+                        tx.send(thread_id()).unwrap();
                         (call(), std::io::Error::last_os_error().raw_os_error())
                     });
-                    let id = told.recv().unwrap();
+                    let id = rx.recv().unwrap();
                     wait_until_asleep(id);
                     signal(id);
                     thread.join().unwrap()
@@ -209,15 +209,15 @@ fn a_call_goes_on_after_a_handler() {
         handle(libc::SIGUSR1, writes, libc::SA_RESTART);
         let (mut one, mut other) = UnixStream::pair().expect("there are descriptors");
         let trace = scope(|scope| {
-            let (tell, told) = mpsc::channel();
+            let (tx, rx) = mpsc::channel();
             let trace = record(|| {
                 let body = move || {
-                    tell.send(thread_id()).unwrap();
+                    tx.send(thread_id()).unwrap();
                     other.read_exact(&mut [0]).expect("there will be a byte");
                 };
                 let builder = std::thread::Builder::new().name("receives".into());
                 builder.spawn_scoped(scope, body).expect("there is a thread to be had");
-                let id = told.recv().unwrap();
+                let id = rx.recv().unwrap();
                 wait_until_asleep(id);
                 signal(id);
                 until("the handler has run", || SIGNALS.load(Relaxed) == 1);

@@ -192,17 +192,17 @@ fn recorded_as_before(leave: impl Fn(Call, &Used) + Sync) {
             scope(|scope| {
                 let (near, mut far) = UnixStream::pair().expect("there are descriptors");
                 let (send, receive) = mpsc::channel();
-                let (tell, told) = mpsc::channel();
+                let (tx, rx) = mpsc::channel();
                 let (used, leave) = (&used, &leave);
                 let thread = scope.spawn(move || {
-                    tell.send(thread_id()).expect("the test listens");
+                    tx.send(thread_id()).expect("the test listens");
                     for _ in 0..ROUNDS {
                         leave(call, used);
                         reads_afterwards(&near);
                         receives_afterwards(&receive);
                     }
                 });
-                let id = told.recv().expect("it has begun");
+                let id = rx.recv().expect("it has begun");
                 for _ in 0..ROUNDS {
                     wait_until_asleep(id);
                     // SAFETY: a plain system call.
@@ -267,14 +267,14 @@ fn by_a_jump_in_code_without_tables() {
         let used = Used::new();
         scope(|scope| {
             let (near, mut far) = UnixStream::pair().expect("there are descriptors");
-            let (tell, told) = mpsc::channel();
+            let (tx, rx) = mpsc::channel();
             let silent = used.silent.as_raw_fd();
             let thread = scope.spawn(move || {
-                tell.send(thread_id()).expect("the test listens");
+                tx.send(thread_id()).expect("the test listens");
                 // SAFETY: the descriptors are open, and nothing is to be dropped where the call is left.
                 unsafe { reads(silent, near.as_raw_fd(), TIMES) }
             });
-            let id = told.recv().expect("it has begun");
+            let id = rx.recv().expect("it has begun");
             wait_until_asleep(id);
             // SAFETY: a plain system call.
             unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), id, libc::SIGUSR1) };
@@ -340,12 +340,12 @@ fn not_by_a_handler_that_returns() {
         for (_, call) in calls {
             let used = &Used::new();
             scope(|scope| {
-                let (tell, told) = mpsc::channel();
+                let (tx, rx) = mpsc::channel();
                 scope.spawn(move || {
-                    tell.send(thread_id()).expect("the test listens");
+                    tx.send(thread_id()).expect("the test listens");
                     waits(*call, used);
                 });
-                let id = told.recv().expect("it has begun");
+                let id = rx.recv().expect("it has begun");
                 wait_until_asleep(id);
                 // SAFETY: a plain system call.
                 unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), id, libc::SIGUSR1) };

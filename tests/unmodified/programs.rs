@@ -115,10 +115,10 @@ fn running(trace: &Trace, name: &str, end: u64) -> Duration {
 
 /// Records the program, which calls its argument when it has done its work, and compares.
 fn compare(test: &str, threads: &[&str], program: impl FnOnce(&mut dyn FnMut())) {
-    let mut told = HashMap::new();
+    let mut measured = HashMap::new();
     let trace = record(|| {
         program(&mut || {
-            told = times();
+            measured = times();
             rtprof::trace::log("worked", "");
         });
     });
@@ -128,9 +128,9 @@ fn compare(test: &str, threads: &[&str], program: impl FnOnce(&mut dyn FnMut()))
     let mut logs = trace.parsed.events_of(EventType::UserLog);
     let end = logs.next().expect("it was logged").time();
     // One of them may leave all the work to the others.
-    assert!(threads.iter().any(|name| !told[*name].computed.is_zero()), "no thread computed anything");
+    assert!(threads.iter().any(|name| !measured[*name].computed.is_zero()), "no thread computed anything");
     for name in threads {
-        let time @ Time { computed, passed, ran, stood_in_line } = told[*name];
+        let time @ Time { computed, passed, ran, stood_in_line } = measured[*name];
         let shown = running(&trace, name, end);
         // The trace's clock and the kernel's need not agree to the last digit.
         let least = computed.mul_f64(0.999);
@@ -142,19 +142,19 @@ fn compare(test: &str, threads: &[&str], program: impl FnOnce(&mut dyn FnMut()))
 
 /// Runs threads that compute on messages of others, through channels of std.
 fn channels(worked: &mut dyn FnMut()) {
-    let (tell, told) = mpsc::channel();
+    let (tx, rx) = mpsc::channel();
     let end = Arc::new(Barrier::new(3));
     let (send, receive) = mpsc::sync_channel::<usize>(4);
     let (send_on, receive_on) = mpsc::channel();
     let named = |name: &str| Builder::new().name(name.to_owned());
-    let (theirs, tell_too) = (end.clone(), tell.clone());
+    let (theirs, tx_too) = (end.clone(), tx.clone());
     let first = named("first").spawn(move || {
         for number in receive {
             burn(Duration::from_micros(1000));
             send_on.send(number).unwrap();
         }
         drop(send_on);
-        tell_too.send(()).unwrap();
+        tx_too.send(()).unwrap();
         theirs.wait();
     });
     let theirs = end.clone();
@@ -162,7 +162,7 @@ fn channels(worked: &mut dyn FnMut()) {
         for _ in receive_on {
             burn(Duration::from_micros(1000));
         }
-        tell.send(()).unwrap();
+        tx.send(()).unwrap();
         theirs.wait();
     });
     for number in 0..100 {
@@ -170,7 +170,7 @@ fn channels(worked: &mut dyn FnMut()) {
         send.send(number).unwrap();
     }
     drop(send);
-    told.iter().take(2).for_each(drop);
+    rx.iter().take(2).for_each(drop);
     worked();
     end.wait();
     for thread in [first, second] {
@@ -224,20 +224,20 @@ fn server(worked: &mut dyn FnMut()) {
             tokio::spawn(serves(stream));
         }
     });
-    let (tell, told) = mpsc::channel();
+    let (tx, rx) = mpsc::channel();
     let end = Arc::new(Barrier::new(4));
     let clients: Vec<_> = (0..3)
         .map(|at| {
-            let (tell, end) = (tell.clone(), end.clone());
+            let (tx, end) = (tx.clone(), end.clone());
             let asks = move || {
                 asks(address);
-                tell.send(()).unwrap();
+                tx.send(()).unwrap();
                 end.wait();
             };
             Builder::new().name(format!("client {at}")).spawn(asks).unwrap()
         })
         .collect();
-    told.iter().take(3).for_each(drop);
+    rx.iter().take(3).for_each(drop);
     worked();
     end.wait();
     clients.into_iter().for_each(|client| client.join().unwrap());

@@ -90,11 +90,11 @@ fn who_waits_is_not_drawn_as_running() {
         let (lock, condition) = (Mutex::new(false), Condvar::new());
         let (reads, mut writes) = std::io::pipe().expect("there are descriptors");
         std::thread::scope(|scope| {
-            let (tell, told) = mpsc::channel();
-            let tell_too = tell.clone();
+            let (tx, rx) = mpsc::channel();
+            let tell_too = tx.clone();
             let (lock, condition) = (&lock, &condition);
             let waits = move || {
-                tell.send(thread_id()).unwrap();
+                tx.send(thread_id()).unwrap();
                 drop(condition.wait_while(lock.lock().unwrap(), |is_over| !*is_over).unwrap());
             };
             Builder::new().name("waits".into()).spawn_scoped(scope, waits).unwrap();
@@ -104,7 +104,7 @@ fn who_waits_is_not_drawn_as_running() {
                 std::io::Read::read_exact(&mut { reads }, &mut byte).unwrap();
             };
             Builder::new().name("reads".into()).spawn_scoped(scope, reader).unwrap();
-            told.iter().take(2).for_each(wait_until_asleep);
+            rx.iter().take(2).for_each(wait_until_asleep);
             let trace = record(|| {
                 spawn(|| black_box(())).join().unwrap();
             });

@@ -14,7 +14,7 @@ use rtprof_runtime::hook;
 use rtprof_runtime::stack::Stack;
 use rtprof_runtime::wait_reason::WaitReason;
 use rtprof_tracer::generation::{Generation, Tables};
-use rtprof_tracer::record::{Branches, Record, StackId, Told};
+use rtprof_tracer::record::{Branches, DeclaredReasons, Record, StackId};
 
 use rtprof_symbols::hash::AddressMap;
 use rtprof_symbols::locations::Locations;
@@ -100,7 +100,7 @@ impl Library {
 }
 
 /// A wait of a task, or its yield: what it is, in which library, and at which stack.
-pub(crate) type Found = (Awaited, Library, StackId);
+pub(crate) type ResolvedAwait = (Awaited, Library, StackId);
 
 /// How many functions from the leaf are examined.
 const LOOKED_AT: usize = 24;
@@ -169,24 +169,25 @@ const LIBRARIES: [&str; 7] =
 
 /// The result of a suspended poll.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Left {
+pub(crate) struct SuspendedPoll {
     /// In the order in which the poll reached them, then 0.
     pub(crate) stacks: Branches,
     /// The reason that the program has announced without a stack.
     pub(crate) reason: WaitReason,
-    pub(crate) told: Told,
+    pub(crate) declared: DeclaredReasons,
 }
 
-impl Left {
+impl SuspendedPoll {
     /// Returns the announced reason of the stack at index `at`.
-    fn told(&self, at: usize) -> Option<Awaited> {
-        self.told.at(at).map(Awaited::Wait)
+    fn declared(&self, at: usize) -> Option<Awaited> {
+        self.declared.at(at).map(Awaited::Wait)
     }
 
     /// Returns what is known without names of functions, and at which stack.
     fn without_names(&self) -> (Awaited, StackId) {
-        let told = (0..self.stacks.len()).rev().find_map(|at| Some((self.told(at)?, self.stacks[at])));
-        told.unwrap_or((UNKNOWN, last(&self.stacks)))
+        let declared =
+            (0..self.stacks.len()).rev().find_map(|at| Some((self.declared(at)?, self.stacks[at])));
+        declared.unwrap_or((UNKNOWN, last(&self.stacks)))
     }
 }
 
@@ -198,7 +199,7 @@ pub(crate) struct AwaitedStacks {
     /// For polls that suspended at a single stack: what the task does.
     single: AddressMap<u32, (Awaited, Library)>,
     /// For several stacks: what the task does, and at which of them.
-    several: HashMap<Left, Found>,
+    several: HashMap<SuspendedPoll, ResolvedAwait>,
 }
 
 impl AwaitedStacks {
@@ -207,35 +208,35 @@ impl AwaitedStacks {
     #[inline]
     pub(crate) fn of(
         &mut self,
-        left: Left,
+        poll: SuspendedPoll,
         generation: &Generation<'_>,
         tables: &dyn Tables,
         view: View,
-    ) -> Found {
-        if let Some(known) = self.get(&left) {
+    ) -> ResolvedAwait {
+        if let Some(known) = self.get(&poll) {
             return known;
         }
         self.learn(generation, tables, view);
-        self.get(&left).unwrap_or((UNKNOWN, Library::Unknown, last(&left.stacks)))
+        self.get(&poll).unwrap_or((UNKNOWN, Library::Unknown, last(&poll.stacks)))
     }
 
     #[inline]
-    fn get(&self, left: &Left) -> Option<Found> {
-        match left.stacks {
-            [0, ..] => Some((Awaited::Wait(left.reason), Library::Unknown, 0)),
+    fn get(&self, poll: &SuspendedPoll) -> Option<ResolvedAwait> {
+        match poll.stacks {
+            [0, ..] => Some((Awaited::Wait(poll.reason), Library::Unknown, 0)),
             [stack, 0, ..] => {
-                let told = left.told(0).map(|told| (told, Library::Unknown));
-                let found = told.or_else(|| self.single.get(&stack).copied());
+                let declared = poll.declared(0).map(|declared| (declared, Library::Unknown));
+                let found = declared.or_else(|| self.single.get(&stack).copied());
                 found.map(|(awaited, library)| (awaited, library, stack))
             }
-            _ => self.several.get(left).copied(),
+            _ => self.several.get(poll).copied(),
         }
     }
 
-    fn note(&mut self, left: Left, (awaited, library, at): Found) {
-        match left.stacks {
+    fn note(&mut self, poll: SuspendedPoll, (awaited, library, at): ResolvedAwait) {
+        match poll.stacks {
             [stack, 0, ..] => drop(self.single.insert(stack, (awaited, library))),
-            _ => drop(self.several.insert(left, (awaited, library, at))),
+            _ => drop(self.several.insert(poll, (awaited, library, at))),
         }
     }
 
@@ -245,35 +246,35 @@ impl AwaitedStacks {
         let mut new = HashSet::new();
         for buffer in generation.lanes.iter().flat_map(|lane| &lane.buffers) {
             for (_, record) in buffer.records.clone() {
-                if let Record::Await { reason, told, stacks, .. } = record {
-                    let left = Left { stacks, reason, told };
-                    if self.get(&left).is_none() {
-                        new.insert(left);
+                if let Record::Await { reason, declared, stacks, .. } = record {
+                    let poll = SuspendedPoll { stacks, reason, declared };
+                    if self.get(&poll).is_none() {
+                        new.insert(poll);
                     }
                 }
             }
         }
         if view.symbolization == Symbolization::None {
-            for left in new {
-                let (awaited, at) = left.without_names();
-                self.note(left, (awaited, Library::Unknown, at));
+            for poll in new {
+                let (awaited, at) = poll.without_names();
+                self.note(poll, (awaited, Library::Unknown, at));
             }
             return;
         }
         let mut locations = Locations::new(view);
-        let single = new.iter().flat_map(|left| left.stacks).filter(|&stack| stack != 0);
+        let single = new.iter().flat_map(|poll| poll.stacks).filter(|&stack| stack != 0);
         locations.prepare(single.map(|stack| tables.stack(stack)));
-        for left in new {
-            let stacks = left.stacks.iter().take_while(|&&stack| stack != 0);
+        for poll in new {
+            let stacks = poll.stacks.iter().take_while(|&&stack| stack != 0);
             let paths: Vec<Path> = stacks.map(|&stack| path(&mut locations, tables.stack(stack))).collect();
-            let (awaited, at) = decide(&paths, |at| left.told(at));
-            let library = match (left.told(at), paths.get(at)) {
+            let (awaited, at) = decide(&paths, |at| poll.declared(at));
+            let library = match (poll.declared(at), paths.get(at)) {
                 (None, Some(path)) if awaited != Awaited::Wait(WaitReason::Select) => {
                     Library::of_stack(path.iter().map(|step| &*step.function))
                 }
                 _ => Library::Unknown,
             };
-            self.note(left, (awaited, library, left.stacks[at]));
+            self.note(poll, (awaited, library, poll.stacks[at]));
         }
     }
 }
@@ -307,22 +308,23 @@ fn path(locations: &mut Locations, stack: Stack<'_>) -> Path {
     steps.collect()
 }
 
-/// Decides what a task waits for whose poll suspended at these stacks, and at which of them it is shown. `told` returns
+/// Decides what a task waits for whose poll suspended at these stacks, and at which of them it is shown. `declared` returns
 /// the reasons that the program has announced for some of them.
 ///
 /// An async function that continues in the middle of a poll leaves the stack of an await that is over, because a timer
 /// registers its waker even when its time has come. So only those stacks count that part from the last one at a point
 /// where several futures are awaited at once. A timer among them is a deadline. Of the rest the first one is shown,
 /// because the others of a `timeout` are around it.
-fn decide(paths: &[Path], told: impl Fn(usize) -> Option<Awaited>) -> (Awaited, usize) {
+fn decide(paths: &[Path], declared: impl Fn(usize) -> Option<Awaited>) -> (Awaited, usize) {
     let Some((last, before)) = paths.split_last() else { return (UNKNOWN, 0) };
     let at_once = before.iter().rev().take_while(|path| are_awaited_at_once(path, last)).count();
     let from = before.len() - at_once;
-    let of = |at: usize| told(at).unwrap_or_else(|| awaited(paths[at].iter().map(|step| &*step.function)));
+    let of =
+        |at: usize| declared(at).unwrap_or_else(|| awaited(paths[at].iter().map(|step| &*step.function)));
     let is_timer = |at: usize| of(at) == Awaited::Wait(WaitReason::Sleep);
     // In a program without symbols the announced reasons are the only information.
-    let is_any_told = (from..paths.len()).any(|at| told(at).is_some());
-    let is_unknown = |at: usize| is_any_told && told(at).is_none() && paths[at].is_empty();
+    let is_any_declared = (from..paths.len()).any(|at| declared(at).is_some());
+    let is_unknown = |at: usize| is_any_declared && declared(at).is_none() && paths[at].is_empty();
     let mut waits = (from..paths.len()).filter(|&at| !is_timer(at) && !is_unknown(at));
     match (waits.next(), waits.next()) {
         (None, _) => (of(before.len()), before.len()),

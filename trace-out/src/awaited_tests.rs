@@ -178,9 +178,9 @@ fn what_the_program_tells_is_of_its_stacks() {
     let unnamed = [Path::new(), Path::new()];
     assert_eq!(decide(&unnamed, first), (net, 0));
     assert_eq!(decide(&unnamed, |_| None).0, select);
-    let left = |told| Left { stacks: [7, 8, 0, 0, 0], reason: WaitReason::Await, told };
-    assert_eq!(left(Told::NOTHING.and(0, WaitReason::Net)).without_names(), (net, 7));
-    assert_eq!(left(Told::NOTHING).without_names(), (UNKNOWN, 8));
+    let left = |declared| SuspendedPoll { stacks: [7, 8, 0, 0, 0], reason: WaitReason::Await, declared };
+    assert_eq!(left(DeclaredReasons::NOTHING.and(0, WaitReason::Net)).without_names(), (net, 7));
+    assert_eq!(left(DeclaredReasons::NOTHING).without_names(), (UNKNOWN, 8));
     // An await that is over.
     let over = [
         path(&[("app::f::{{closure}}", 1), ("app::x", 1)]),

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rtprof_runtime::clock;
 use rtprof_tracer::{TableView, drain};
 
-use super::recording::{Consumer, Kind, Limits, Part};
+use super::recording::{Consumer, Kind, Limits, QueuedGeneration};
 use super::samples::Samples;
 #[cfg(any(test, feature = "self-check"))]
 use super::self_check::Others;
@@ -219,7 +219,7 @@ impl Reader {
         }
     }
 
-    fn encode(&mut self, part: Part, tables: &TableView) {
+    fn encode(&mut self, part: QueuedGeneration, tables: &TableView) {
         let Some(generation) = part.generation() else { return };
         self.encoder.generation(&generation, tables, &mut self.chunk);
         #[cfg(any(test, feature = "self-check"))]

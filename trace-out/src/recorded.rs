@@ -12,7 +12,7 @@ use rtprof_tracer::record::{MAX_RECORD, Record, RecordKind, Records, StackId, St
 use rtprof_symbols::view::View;
 use rtprof_trace_check::{Parsed, disagreements, perfetto, validate};
 
-use super::perfetto::{PartFile, Perfetto};
+use super::perfetto::{GenerationFile, Perfetto};
 use super::v1::V1;
 use super::v2::{V2, Version};
 use crate::encode::{Clock, Encode};
@@ -20,7 +20,7 @@ use crate::encode::{Clock, Encode};
 /// The records of a thread in a generation.
 #[derive(Clone, Default)]
 pub(crate) struct RecordedLane {
-    thread: u64,
+    goroutine: u64,
     thread_id: u32,
     is_over: bool,
     buffers: Vec<Buffer>,
@@ -37,13 +37,13 @@ struct Buffer {
 
 impl RecordedLane {
     /// A lane of the thread of this goroutine; 0 for records from outside threads.
-    pub(crate) fn new(thread: u64) -> Self {
-        let thread_id = if thread == 0 { 0 } else { 100 + thread as u32 };
-        Self { thread, thread_id, ..Self::default() }
+    pub(crate) fn new(goroutine: u64) -> Self {
+        let thread_id = if goroutine == 0 { 0 } else { 100 + goroutine as u32 };
+        Self { goroutine, thread_id, ..Self::default() }
     }
 
-    pub(crate) fn thread(&self) -> u64 {
-        self.thread
+    pub(crate) fn goroutine(&self) -> u64 {
+        self.goroutine
     }
 
     /// Begins a buffer.
@@ -54,7 +54,7 @@ impl RecordedLane {
 
     fn write(&mut self, tick: u64, write: impl FnOnce(&mut Writer<'_>, u64)) -> &mut Self {
         if self.buffers.is_empty() {
-            self.buffer(tick, self.thread, false);
+            self.buffer(tick, self.goroutine, false);
         }
         let buffer = self.buffers.last_mut().unwrap();
         assert!(tick >= buffer.tick, "a lane is in order");
@@ -139,7 +139,7 @@ impl RecordedLane {
             records: Records::new(buffer.base, &buffer.bytes),
         });
         LaneRecords {
-            thread: self.thread,
+            goroutine: self.goroutine,
             thread_id: self.thread_id,
             is_over: self.is_over,
             buffers: buffers.collect(),
@@ -239,7 +239,7 @@ fn check_perfetto_windows(clock: Clock, generations: &[Generation<'_>], what: &s
     let froms = BTreeSet::from([0, 1, parts.len() / 2, parts.len() - 1]);
     let windows = froms.into_iter().map(|from| {
         let mut bytes = Vec::new();
-        let mut file = PartFile::begin(&mut bytes);
+        let mut file = GenerationFile::begin(&mut bytes);
         for part in &parts[from..] {
             file.put(part, &texts, View::default(), &mut bytes);
         }

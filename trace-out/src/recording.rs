@@ -70,7 +70,7 @@ struct Shared {
 
 #[derive(Default)]
 struct Queue {
-    parts: VecDeque<Part>,
+    parts: VecDeque<QueuedGeneration>,
     /// The memory of the parts, and the bytes of records in it.
     memory: usize,
     bytes: usize,
@@ -83,7 +83,7 @@ struct Queue {
 }
 
 /// A generation for a consumer.
-pub(super) struct Part {
+pub(super) struct QueuedGeneration {
     /// The records; `None` if they were lost, at the end of the consumer's recording.
     collected: Option<Arc<Collected>>,
     /// The bytes of the records.
@@ -97,7 +97,7 @@ pub(super) struct Part {
     pub(super) is_last: bool,
 }
 
-impl Part {
+impl QueuedGeneration {
     /// Returns the records.
     pub(super) fn generation(&self) -> Option<Generation<'_>> {
         let mut generation = self.collected.as_ref()?.generation();
@@ -163,7 +163,7 @@ impl Consumer {
 
     /// Returns the next generation. `None` if none is complete, or if the last one was returned. Must be called every
     /// few milliseconds: it also cuts a generation that has lasted long enough.
-    pub(super) fn next(&self) -> Option<Part> {
+    pub(super) fn next(&self) -> Option<QueuedGeneration> {
         self.shared.pop().or_else(|| {
             self.cut_if_due();
             self.shared.pop()
@@ -212,7 +212,7 @@ impl Consumer {
     }
 
     /// Returns the counts at the end of a part, and what this consumer has lost.
-    pub(super) fn counts(&self, part: &Part) -> Counts {
+    pub(super) fn counts(&self, part: &QueuedGeneration) -> Counts {
         let queue = self.shared.queue();
         let counts = part.counts;
         Counts {
@@ -303,7 +303,7 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn pop(&self) -> Option<Part> {
+    fn pop(&self) -> Option<QueuedGeneration> {
         let mut queue = self.queue();
         let part = queue.parts.pop_front()?;
         queue.take(&part);
@@ -331,7 +331,7 @@ impl Shared {
         }
         if fits || is_last {
             let is_after_loss = queue.is_after_loss;
-            queue.parts.push_back(Part {
+            queue.parts.push_back(QueuedGeneration {
                 collected: fits.then(|| collected.clone()),
                 bytes: if fits { bytes } else { 0 },
                 is_after_loss,
@@ -346,7 +346,7 @@ impl Shared {
 
 impl Queue {
     /// Subtracts a part that has left the queue.
-    fn take(&mut self, part: &Part) {
+    fn take(&mut self, part: &QueuedGeneration) {
         self.memory -= part.collected.as_ref().map_or(0, |collected| collected.memory());
         self.bytes -= part.bytes;
     }

@@ -1,9 +1,9 @@
-//! Asymmetric fence between a thread that enters an event and the reader that checks for it: membarrier on the reader,
+//! Asymmetric fence between a thread that enters an event and the drain that checks for it: membarrier on the drain,
 //! a compiler fence on the writer.
 //!
 //! Problem: each side writes one word and then reads the other's, and the two reads must not both miss. That takes a
 //! full barrier on either side, 7 ns of an event that may take 25 in all.
-//! Scheme: the reader, which rarely checks, makes every thread of the process go through a barrier (membarrier(2)), so
+//! Scheme: the drain, which rarely checks, makes every thread of the process go through a barrier (membarrier(2)), so
 //! that a writer need only keep the compiler from reordering. Where the kernel does not know that call, both sides pay
 //! for a full barrier. They also do from the moment at which the call is refused: a program may install a filter of
 //! system calls after its first trace.
@@ -45,7 +45,7 @@ impl Barrier {
         fence(Ordering::SeqCst);
     }
 
-    /// Fences the reader, between the store of the new generation and the loads that check each thread's event.
+    /// Fences the drain, between the store of the new generation and the loads that check each thread's event.
     pub(crate) fn heavy(&self) {
         fence(Ordering::SeqCst);
         if !self.is_symmetric.load(Ordering::Relaxed) && !membarrier::run() {

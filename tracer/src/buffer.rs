@@ -46,7 +46,7 @@ pub(crate) struct Body {
     pub(crate) generation: u32,
     /// See [`crate::generation::LaneRecords`].
     pub(crate) thread_id: u32,
-    pub(crate) thread: u64,
+    pub(crate) own_goroutine: u64,
     pub(crate) is_over: bool,
     /// See [`crate::generation::Buffered`].
     pub(crate) is_after_loss: bool,
@@ -72,7 +72,7 @@ pub(crate) struct Buffer {
     /// [`SMALL`] or [`LARGE`]; 0 before it was ever taken.
     size: AtomicU32,
     /// Belongs to one owner at a time: the thread in whose lane the buffer is, within an event; then the thread that
-    /// has taken it out of the lane under the lane's lock; then the reader.
+    /// has taken it out of the lane under the lane's lock; then the drain.
     pub(crate) body: UnsafeCell<Body>,
 }
 

@@ -5,7 +5,7 @@ use rtprof_runtime::slots::SlotTable;
 
 use crate::buffer::{Buffer, LARGE, Large, SMALL, Small};
 
-/// The smallest limit: enough for a few busy threads, and some for the reader.
+/// The smallest limit: enough for a few busy threads, and some for the drain.
 const LEAST: usize = 16 * LARGE;
 
 pub(crate) struct Buffers {

@@ -1,4 +1,4 @@
-//! The buffers that the reader has taken out of the recorder.
+//! The buffers that the drain has taken out of the recorder.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -50,10 +50,10 @@ impl Collected {
             // back.
             let body = buffer.body.with(|body| unsafe { &*body });
             // There are several lanes outside threads, each with its own order.
-            let place = *places.entry((body.thread, body.thread_id)).or_insert(lanes.len());
+            let place = *places.entry((body.own_goroutine, body.thread_id)).or_insert(lanes.len());
             if place == lanes.len() {
-                let (thread, thread_id) = (body.thread, body.thread_id);
-                lanes.push(LaneRecords { thread, thread_id, is_over: false, buffers: Vec::new() });
+                let (goroutine, thread_id) = (body.own_goroutine, body.thread_id);
+                lanes.push(LaneRecords { goroutine, thread_id, is_over: false, buffers: Vec::new() });
             }
             let lane = &mut lanes[place];
             lane.is_over |= body.is_over;

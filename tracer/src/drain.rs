@@ -1,4 +1,4 @@
-//! Start, stop, and the reader: how records leave the recorder, generation by generation.
+//! Start, stop, and the drain: how records leave the recorder, generation by generation.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
@@ -163,7 +163,7 @@ impl Counts {
     }
 }
 
-/// The reader. One exists at a time. Dropping it ends the trace.
+/// The drain. One exists at a time. Dropping it ends the trace.
 pub struct Drain {
     session: u32,
     generation: u32,
@@ -199,7 +199,7 @@ impl Drain {
         self.full = full.min(FULL).min(limit / 4);
     }
 
-    /// Records what a reader needs that begins with the present generation, and does not know the generations before:
+    /// Records what a reader of the file needs that begins with the present generation, and does not know the generations before:
     /// the heap's size and goal.
     pub fn restate(&self) {
         if RECORDER.generation() != 0 {
@@ -255,14 +255,14 @@ impl Drain {
         RECORDER.full.take_all(&mut all);
         let mut buffers = Vec::with_capacity(all.len());
         for buffer in all {
-            // SAFETY: the buffer is out of the queue, so the reader is its only owner.
+            // SAFETY: the buffer is out of the queue, so the drain is its only owner.
             let generation = buffer.body.with_mut(|body| unsafe { (*body).generation });
             if generation == self.generation {
                 buffers.push(buffer);
             } else if Some(generation) == next {
                 self.pending.push(buffer);
             } else {
-                // The buffer of a thread for which the reader gave up waiting when it cut that generation.
+                // The buffer of a thread for which the drain gave up waiting when it cut that generation.
                 RECORDER.losses.buffers.fetch_add(1, Ordering::Relaxed);
                 RECORDER.buffers.give_back(buffer);
             }
@@ -271,7 +271,7 @@ impl Drain {
         let begin = self.begin;
         self.counts.generations += 1;
         for buffer in &buffers {
-            // SAFETY: the buffer is out of the queue, so the reader is its only owner.
+            // SAFETY: the buffer is out of the queue, so the drain is its only owner.
             let (records, bytes) = buffer.body.with_mut(|body| unsafe { ((*body).count, (*body).len) });
             self.counts.records += u64::from(records);
             self.counts.bytes += bytes as u64;
@@ -327,12 +327,12 @@ impl Drop for Drain {
         }
         for lane in RECORDER.lanes.iter() {
             // The order of the loads matters: if another thread has taken the lane by the second load, `close_lane`
-            // finds another `thread` in it and leaves it open.
-            let thread = lane.thread.load(Ordering::Acquire);
+            // finds another goroutine in it and leaves it open.
+            let goroutine = lane.goroutine.load(Ordering::Acquire);
             let thread_id = lane.thread_id.load(Ordering::Relaxed);
             // The thread has ended without closing its lane.
-            if self.is_quiet && thread != 0 && !kernel_thread::is_alive(own_process(), thread_id) {
-                patiently(|patience| RECORDER.close_lane(lane, thread, patience));
+            if self.is_quiet && goroutine != 0 && !kernel_thread::is_alive(own_process(), thread_id) {
+                patiently(|patience| RECORDER.close_lane(lane, goroutine, patience));
             }
         }
         if self.is_quiet {

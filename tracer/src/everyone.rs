@@ -1,4 +1,4 @@
-//! Passes over all goroutines by the reader: at the start of a trace, at its cuts and at its end.
+//! Passes over all goroutines by the drain: at the start of a trace, at its cuts and at its end.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ const AT_ONCE: usize = 64;
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A goroutine whose thread was found waiting in the kernel when the trace began, and which has reached no hook since.
-struct Found {
+struct FoundInKernel {
     goroutine: &'static Goroutine,
     /// The number of the goroutine's last change.
     number: u64,
@@ -31,7 +31,7 @@ struct Found {
 
 /// The goroutines that were found in the kernel.
 #[derive(Default)]
-pub(crate) struct InKernel(VecDeque<Found>);
+pub(crate) struct InKernel(VecDeque<FoundInKernel>);
 
 /// Threads that are looked at again at one time. A look takes some microseconds.
 const LOOKS: usize = 8;
@@ -42,7 +42,7 @@ impl InKernel {
     pub(crate) fn find_and_declare() -> Self {
         let find = |goroutine| {
             let found = states::find_in_kernel(goroutine)?;
-            Some(Found { goroutine, number: found.number() })
+            Some(FoundInKernel { goroutine, number: found.number() })
         };
         let found = goroutine::slots().filter_map(find).collect();
         declare();
@@ -58,7 +58,7 @@ impl InKernel {
         }
         for _ in 0..LOOKS.min(self.0.len()) {
             let Some(found) = self.0.pop_front() else { return };
-            let Found { goroutine, number } = found;
+            let FoundInKernel { goroutine, number } = found;
             let word = goroutine.state();
             if word.state() != State::Syscall || word.number() != number {
                 continue;
@@ -78,7 +78,7 @@ impl InKernel {
 /// Restores the states, because the next trace looks for itself.
 impl Drop for InKernel {
     fn drop(&mut self) {
-        for Found { goroutine, number } in self.0.drain(..) {
+        for FoundInKernel { goroutine, number } in self.0.drain(..) {
             let word = goroutine.state();
             if word.state() == State::Syscall && word.number() == number {
                 let _ = goroutine.change(word, word.next(State::Running, word.lost()));
@@ -138,7 +138,7 @@ fn record_of<G: 'static>(
     }
 }
 
-/// Runs `f` with the reader's patience.
+/// Runs `f` with the drain's patience.
 pub(crate) fn patiently<R>(f: impl FnOnce(&Patience<'_>) -> R) -> R {
     let (process, started) = (own_process(), Instant::now());
     let patience = Patience {

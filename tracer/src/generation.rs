@@ -23,7 +23,7 @@ pub struct Generation<'a> {
 pub struct LaneRecords<'a> {
     /// The goroutine of the thread, a number that is never reused; 0 for records from outside threads, which may be in
     /// several lanes.
-    pub thread: u64,
+    pub goroutine: u64,
     /// The kernel's number of the thread; for records from outside threads, the number of the lane.
     pub thread_id: u32,
     /// Whether the thread has ended: later generations have no records of it.

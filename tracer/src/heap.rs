@@ -56,7 +56,7 @@ fn write_live(live: u64) {
     write(RecordKind::HeapAlloc, live);
 }
 
-/// Records the point that the curve lacks when a burst ends within the interval after a point. The reader calls it
+/// Records the point that the curve lacks when a burst ends within the interval after a point. The drain calls it
 /// periodically, and before the end of a trace.
 pub(crate) fn catch_up() {
     let Some(live) = CURVE.live.get().map(|live| live()) else { return };

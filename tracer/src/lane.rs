@@ -2,16 +2,16 @@
 //!
 //! ```text
 //!   thread      events: odd ─ is the generation still mine? ─ write into the buffer ─ events: even
-//!   reader      the next generation ─ barrier ─ events even, or changed? ─ lock ─ take the buffer
+//!   drain       the next generation ─ barrier ─ events even, or changed? ─ lock ─ take the buffer
 //! ```
 //!
-//! Within an event the buffer belongs to the thread, with no lock and no atomic instruction. The reader publishes a new
+//! Within an event the buffer belongs to the thread, with no lock and no atomic instruction. The drain publishes a new
 //! generation and waits until the thread has been outside an event. Later events see the new generation, and the thread
-//! gives up the buffer under the lane's lock, unless the reader has already taken it.
+//! gives up the buffer under the lane's lock, unless the drain has already taken it.
 //!
-//! Locks: `lock` is a spinning word that the thread (within an event) and the reader hold while they exchange a buffer.
-//! The word contains the holder's number, so that the reader can release the lock of a thread that died holding it. An
-//! event waits for the lock only for a while, because it may run in a signal handler that has interrupted the reader. A
+//! Locks: `lock` is a spinning word that the thread (within an event) and the drain hold while they exchange a buffer.
+//! The word contains the holder's number, so that the drain can release the lock of a thread that died holding it. An
+//! event waits for the lock only for a while, because it may run in a signal handler that has interrupted the drain. A
 //! handler that interrupts an event does not use the lane. A forked child records nothing any more.
 
 use rtprof_runtime::hidden::{self, Calls};
@@ -39,7 +39,7 @@ pub(crate) struct Lane {
     /// 1 when events were lost since the last buffer.
     is_lossy: AtomicU32,
     /// The goroutine of the thread, as in [`crate::generation::LaneRecords`]; 0 while the lane is free.
-    pub(crate) thread: AtomicU64,
+    pub(crate) goroutine: AtomicU64,
     pub(crate) thread_id: AtomicU32,
     index: SlotIndex,
     /// Used by the thread within an event.
@@ -71,7 +71,7 @@ impl Lane {
                 buffer: AtomicPtr::new(core::ptr::null_mut()),
                 lock: HolderLock::new(AtomicU32::new(0)),
                 is_lossy: AtomicU32::new(0),
-                thread: AtomicU64::new(0),
+                goroutine: AtomicU64::new(0),
                 thread_id: AtomicU32::new(0),
                 index: SlotIndex::new(),
                 cache: UnsafeCell::new(LookupCache::new()),

@@ -54,7 +54,7 @@ impl<'a> LaneWriter<'a> {
     #[inline(always)]
     pub(crate) fn open(&mut self) {
         if self.lane.generation.load(Ordering::Relaxed) == self.generation {
-            // SAFETY: a lane with a generation has a buffer. Only this thread, within an event, or a reader that has
+            // SAFETY: a lane with a generation has a buffer. Only this thread, within an event, or the drain that has
             // seen no event in progress takes the buffer out.
             let buffer = unsafe { &*self.lane.buffer.load(Ordering::Relaxed) };
             // SAFETY: this writer is the buffer's only user during the event.

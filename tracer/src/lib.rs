@@ -11,7 +11,7 @@
 //! | module | contents |
 //! |---|---|
 //! | [`record`], [`generation`] | the records, in a form that knows no trace format |
-//! | `lane`, `shared`, `buffer`, `buffers`, `queue`, `barrier` | how records reach the reader; threads share no lock |
+//! | `lane`, `shared`, `buffer`, `buffers`, `queue`, `barrier` | how records reach the drain; threads share no lock |
 //! | `lane_writer`, [`states`] | how a goroutine's changes are recorded in their true order, from any moment on |
 //! | `lane_writer::tasks`, [`polls`] | the same for async tasks |
 //! | `tables` | the ids of stacks and strings |

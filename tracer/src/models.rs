@@ -36,7 +36,7 @@ fn event(recorder: &'static Recorder, lane: &Lane, number: u64) -> bool {
     recorded == Some(true)
 }
 
-/// Does what a reader does at a cut. Returns the buffers that the reader then owns.
+/// Does what a drain does at a cut. Returns the buffers that the drain then owns.
 fn cut(recorder: &Recorder, from: u32, is_last: bool) -> Vec<&'static Buffer> {
     let next = recorder.advance(from, is_last).unwrap();
     assert!(recorder.collect(next, &PATIENT));
@@ -63,7 +63,7 @@ fn numbers(records: &[Record<'_>]) -> Vec<u64> {
     records.iter().map(number).collect()
 }
 
-/// A thread records while the reader cuts and then stops: each record is read once, in order, from a buffer that the
+/// A thread records while the drain cuts and then stops: each record is read once, in order, from a buffer that the
 /// thread does not touch any more.
 #[test]
 fn loom_a_buffer_is_handed_over_whole() {
@@ -86,7 +86,7 @@ fn loom_a_buffer_is_handed_over_whole() {
     });
 }
 
-/// A thread ends while the reader stops: its last buffer comes out once.
+/// A thread ends while the drain stops: its last buffer comes out once.
 #[test]
 fn loom_a_lane_is_closed_while_the_reader_stops() {
     model(3, || {
@@ -105,7 +105,7 @@ fn loom_a_lane_is_closed_while_the_reader_stops() {
     });
 }
 
-/// Two threads use the shared lane while the reader stops.
+/// Two threads use the shared lane while the drain stops.
 #[test]
 fn loom_the_shared_lane_is_one_thread_s_at_a_time() {
     model(2, || {
@@ -126,7 +126,7 @@ fn loom_the_shared_lane_is_one_thread_s_at_a_time() {
     });
 }
 
-/// A goroutine blocks, another wakes it, and the reader cuts meanwhile: the wake is never in an earlier generation than
+/// A goroutine blocks, another wakes it, and the drain cuts meanwhile: the wake is never in an earlier generation than
 /// the block, their numbers are the true order, and the goroutine is declared once in each generation, before any other
 /// record that concerns it there.
 #[test]
@@ -179,7 +179,7 @@ fn loom_an_effect_is_never_in_an_earlier_generation() {
     });
 }
 
-/// A task is polled while another thread wakes it and the reader cuts: it is declared once in each generation, the
+/// A task is polled while another thread wakes it and the drain cuts: it is declared once in each generation, the
 /// changes are numbered in their true order, and no wake is lost.
 #[test]
 fn loom_a_task_is_woken_while_it_is_polled() {

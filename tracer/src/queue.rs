@@ -1,6 +1,6 @@
-//! The queue of buffers that no thread writes to any more: many threads push, one reader takes all.
+//! The queue of buffers that no thread writes to any more: many threads push, one drain takes all.
 //!
-//! It is a list whose head is swapped. The reader takes all buffers with one swap, after which no other thread can
+//! It is a list whose head is swapped. The drain takes all buffers with one swap, after which no other thread can
 //! reach them, so no buffer can be in the queue twice, and ABA on the head is harmless. Buffers of one thread come out
 //! in the order in which they were pushed.
 
@@ -32,7 +32,7 @@ impl Queue {
         // Added before the buffer can be taken, so that the count never falls below zero.
         self.bytes.fetch_add(buffer.size(), Ordering::Relaxed);
         let pushed = (&raw const *buffer).cast_mut();
-        // Release: the reader sees the writes to the buffer.
+        // Release: the drain sees the writes to the buffer.
         let _ = self.last.fetch_update(Ordering::Release, Ordering::Relaxed, |last| {
             buffer.next.store(last, Ordering::Relaxed);
             Some(pushed)

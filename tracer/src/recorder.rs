@@ -49,10 +49,10 @@ pub(crate) struct Recorder {
     pub(crate) losses: Losses,
 }
 
-/// Tries, of 50 microseconds each, after which the reader checks whether the thread that it waits for still exists.
+/// Tries, of 50 microseconds each, after which the drain checks whether the thread that it waits for still exists.
 const LOOK_AFTER: u32 = 1000;
 
-/// Tries of an event to lock its lane, which the reader may hold: some 10 ms, in case the reader has just been
+/// Tries of an event to lock its lane, which the drain may hold: some 10 ms, in case the drain has just been
 /// preempted.
 const LANE_TRIES: u32 = 500;
 
@@ -135,13 +135,13 @@ impl Recorder {
         }
     }
 
-    /// Gives the lane a new buffer, of `generation`, and passes the old one, if there is one, to the reader. `None`,
+    /// Gives the lane a new buffer, of `generation`, and passes the old one, if there is one, to the drain. `None`,
     /// counted as a loss, when no buffer is free. Called within an event in that lane.
     #[cold]
     pub(crate) fn renew(&'static self, lane: &Lane, generation: u32, now: u64) -> Option<&'static Buffer> {
         // Preserves `errno`.
         let _hook = Hook::enter();
-        let own = match lane.thread.load(Ordering::Relaxed) {
+        let own = match lane.goroutine.load(Ordering::Relaxed) {
             // A shared lane has no thread.
             0 => kernel_thread_id(),
             _ => lane.thread_id.load(Ordering::Relaxed),
@@ -162,13 +162,13 @@ impl Recorder {
         let session = self.epoch.session.load(Ordering::Relaxed);
         // SAFETY: the calling writer is the only user of the lane's cache during the event.
         lane.cache.with_mut(|cache| unsafe { (*cache).prepare(session) });
-        let thread = lane.thread.load(Ordering::Relaxed);
-        let goroutine = polled_in_trace().filter(|_| thread != 0).unwrap_or(thread);
+        let own = lane.goroutine.load(Ordering::Relaxed);
+        let goroutine = polled_in_trace().filter(|_| own != 0).unwrap_or(own);
         buffer.body.with_mut(|body| {
             // SAFETY: the buffer was just taken, so this thread is its only owner.
             let body = unsafe { &mut *body };
             body.generation = generation;
-            body.thread = thread;
+            body.own_goroutine = own;
             body.thread_id = lane.thread_id.load(Ordering::Relaxed);
             body.goroutine = goroutine;
             body.is_over = false;
@@ -180,23 +180,23 @@ impl Recorder {
         Some(buffer)
     }
 
-    /// Returns a lane for the current thread, whose goroutine is `thread`. `None` when there is no memory.
+    /// Returns a lane for the current thread, whose goroutine this is. `None` when there is no memory.
     #[cold]
-    pub(crate) fn open_lane(&'static self, thread: u64, thread_id: u32) -> Option<&'static Lane> {
+    pub(crate) fn open_lane(&'static self, goroutine: u64, thread_id: u32) -> Option<&'static Lane> {
         let _hook = Hook::enter();
         let lane = self.lanes.take()?;
         lane.thread_id.store(thread_id, Ordering::Relaxed);
-        lane.thread.store(thread, Ordering::Release);
+        lane.goroutine.store(goroutine, Ordering::Release);
         Some(lane)
     }
 
-    /// Closes a lane whose thread, with the goroutine `thread`, has ended or records no more. Either the thread itself
+    /// Closes a lane whose thread, with this goroutine, has ended or records no more. Either the thread itself
     /// or the thread that finds it dead calls this; the first call closes the lane.
-    pub(crate) fn close_lane(&self, lane: &'static Lane, thread: u64, patience: &Patience<'_>) {
+    pub(crate) fn close_lane(&self, lane: &'static Lane, goroutine: u64, patience: &Patience<'_>) {
         let gives_up = |tries, holder| patience.ends(tries, holder, |dead| lane.unlock_for(dead));
         {
             let Some(locked) = lane.lock(patience.own, gives_up) else { return };
-            if lane.thread.load(Ordering::Relaxed) != thread {
+            if lane.goroutine.load(Ordering::Relaxed) != goroutine {
                 return;
             }
             if let Some(buffer) = locked.take() {
@@ -206,7 +206,7 @@ impl Recorder {
                 self.full.push(buffer);
             }
             locked.end_loss();
-            lane.thread.store(0, Ordering::Release);
+            lane.goroutine.store(0, Ordering::Release);
         }
         self.lanes.give_back(lane);
     }
@@ -221,7 +221,7 @@ impl Recorder {
     }
 
     /// Waits until no thread is within an event of an earlier generation than `current`, and passes the buffers of
-    /// earlier generations that lanes still have to the reader. Returns whether that succeeded for all lanes.
+    /// earlier generations that lanes still have to the drain. Returns whether that succeeded for all lanes.
     pub(crate) fn collect(&self, current: u32, patience: &Patience<'_>) -> bool {
         self.epoch.barrier.heavy();
         let mut all = true;
@@ -278,9 +278,9 @@ impl Recorder {
     }
 }
 
-/// The reader's limits on waiting for other threads, and its checks for dead ones.
+/// The drain's limits on waiting for other threads, and its checks for dead ones.
 pub(crate) struct Patience<'a> {
-    /// The kernel's number of the reader's thread.
+    /// The kernel's number of the drain's thread.
     pub(crate) own: u32,
     /// Returns whether the thread of this number has ended.
     pub(crate) is_gone: &'a dyn Fn(u32) -> bool,

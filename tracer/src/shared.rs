@@ -8,7 +8,7 @@ use crate::lane::Lane;
 
 /// Shared lanes for signal handlers. A handler cannot wait for a lane: the holder may be the interrupted thread, and
 /// the wait costs that thread processor time. So there are several lanes, and a handler takes a free one. (None in
-/// models, which would try every order in which the reader visits them.)
+/// models, which would try every order in which the drain visits them.)
 const HANDLER_LANES: usize = if cfg!(loom) { 0 } else { 4 };
 /// The first is for all kinds of events, the others are for signal handlers.
 pub(crate) type SharedLanes = [SharedLane; 1 + HANDLER_LANES];

@@ -172,7 +172,7 @@ fn open_lane(own: &'static Goroutine) -> Option<&'static Lane> {
 fn close(lane: &'static Lane) {
     let own = kernel_thread_id();
     let patience = Patience { own, is_gone: &|_| false, is_over: &|| false };
-    RECORDER.close_lane(lane, lane.thread.load(Ordering::Relaxed), &patience);
+    RECORDER.close_lane(lane, lane.goroutine.load(Ordering::Relaxed), &patience);
 }
 
 /// Closes the current thread's lane: it records no more as its goroutine.

@@ -25,7 +25,7 @@ impl Recorder {
         if begun & 1 != 0 {
             return None;
         }
-        // Release: a reader that waits for the previous event may see this store first.
+        // Release: the drain that waits for the previous event may see this store first.
         lane.events.store(begun.wrapping_add(1), Ordering::Release);
         self.epoch.barrier.light();
         let mut writer = LaneWriter::new(self, lane, self.generation());
@@ -61,7 +61,7 @@ impl Recorder {
         self.in_shared(taken, f)
     }
 
-    /// Like [`Recorder::with_shared_writer`], for the reader, which waits for the lane unless its holder is dead.
+    /// Like [`Recorder::with_shared_writer`], for the drain, which waits for the lane unless its holder is dead.
     pub(crate) fn with_patient_shared_writer<R>(
         &'static self,
         patience: &Patience<'_>,

@@ -16,7 +16,7 @@ use rtprof_benches::serve::serve;
 use tracing_subscriber::layer::SubscriberExt;
 
 fn main() {
-    let taken = Taken::default();
+    let taken = ReceivedAmount::default();
     fastrace::set_reporter(taken.clone(), Config::default());
     puffin::set_scopes_on(true);
     let frames = taken.clone();
@@ -51,9 +51,9 @@ fn main() {
 
 /// The amount that the consumer has received.
 #[derive(Clone, Default)]
-struct Taken(Arc<AtomicU64>);
+struct ReceivedAmount(Arc<AtomicU64>);
 
-impl Taken {
+impl ReceivedAmount {
     fn add(&self, more: u64) {
         self.0.fetch_add(more, Ordering::Relaxed);
     }
@@ -73,13 +73,13 @@ impl Taken {
     }
 }
 
-impl Reporter for Taken {
+impl Reporter for ReceivedAmount {
     fn report(&mut self, spans: Vec<SpanRecord>) {
         self.add(spans.len() as u64);
     }
 }
 
-impl Write for Taken {
+impl Write for ReceivedAmount {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.add(bytes.len() as u64);
         Ok(bytes.len())

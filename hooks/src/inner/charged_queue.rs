@@ -25,7 +25,7 @@ impl std::panic::RefUnwindSafe for ChargedQueue {}
 /// What a thread that wants a lock has done after a look at the lock's word.
 pub(crate) enum Attempt {
     /// It took the lock.
-    Taken,
+    Acquired,
     /// The word changed meanwhile.
     Again,
     /// It made sure that the thread which gives up the lock looks into the queue.
@@ -41,7 +41,7 @@ pub(crate) fn acquire(
 ) -> bool {
     loop {
         match attempt() {
-            Attempt::Taken => return true,
+            Attempt::Acquired => return true,
             Attempt::Again => continue,
             Attempt::Announced => {}
         }

@@ -150,7 +150,7 @@ impl QueueMutex {
         let state = self.state.load(Ordering::Relaxed);
         if state & LOCKED == 0 {
             let is_taken = self.try_change(state, state & kept | LOCKED, Ordering::Acquire);
-            return if is_taken { Attempt::Taken } else { Attempt::Again };
+            return if is_taken { Attempt::Acquired } else { Attempt::Again };
         }
         if state & PARKED != 0 || self.try_change(state, state | PARKED, Ordering::Relaxed) {
             Attempt::Announced

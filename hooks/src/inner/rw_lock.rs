@@ -82,7 +82,7 @@ impl QueueRwLock {
             let (is_done, attempt) = if want.is_kept_out(state) {
                 (state & PARKED != 0 || self.try_change(state, state | PARKED), Attempt::Announced)
             } else {
-                (self.try_add(state, want).is_ok(), Attempt::Taken)
+                (self.try_add(state, want).is_ok(), Attempt::Acquired)
             };
             if is_done { attempt } else { Attempt::Again }
         };

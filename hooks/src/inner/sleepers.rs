@@ -239,7 +239,7 @@ impl Woken<'_> {
 
 /// How a wait has ended.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Left {
+pub(crate) struct WaitEnd {
     /// The tick at which another thread woke the waiter, if one did.
     pub(crate) woken: Option<u64>,
     /// The record of that, if it asks where the thread has waited.
@@ -443,11 +443,11 @@ impl Sleepers {
         place: SleeperCell,
         now: u64,
         site: impl FnOnce() -> Option<&'static WaitSite>,
-    ) -> Left {
-        let Some(cell) = self.own(place) else { return Left::default() };
+    ) -> WaitEnd {
+        let Some(cell) = self.own(place) else { return WaitEnd::default() };
         if place.note == UNWATCHED {
             self.leave_unwatched(cell);
-            return Left::default();
+            return WaitEnd::default();
         }
         self.leave_woken_watched(cell, place, now, site)
     }
@@ -459,7 +459,7 @@ impl Sleepers {
         place: SleeperCell,
         now: u64,
         site: impl FnOnce() -> Option<&'static WaitSite>,
-    ) -> Left {
+    ) -> WaitEnd {
         let since = cell.since.load(Ordering::Acquire);
         let waited = now.saturating_sub(since);
         let Note { weight, .. } = Note::of_word(place.note);
@@ -468,13 +468,13 @@ impl Sleepers {
             cell.bits.store(age(now), Ordering::Relaxed);
             let owed = rounded(waited) | IS_OWED | IS_WOKEN;
             if cell.since.compare_exchange(since, owed, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
-                return Left::default();
+                return WaitEnd::default();
             }
         }
         // Written before the kernel has woken this thread.
         let asks = cell.record.get();
         let woken = self.leave_watched(cell, place);
-        Left { woken, asks: asks.filter(|_| woken.is_some()) }
+        WaitEnd { woken, asks: asks.filter(|_| woken.is_some()) }
     }
 
     /// Returns the cell of a waiter; `None` if the table was emptied meanwhile.

@@ -23,7 +23,7 @@ use super::forward::{errno, returned, set_errno, system_call};
 use super::wait::{InterposedWait, KeptErrno};
 use super::watch::unwatched;
 use super::yields;
-use crate::inner::sleepers::{self, Caller, Left, SLEEPERS, Sleeper};
+use crate::inner::sleepers::{self, Caller, SLEEPERS, Sleeper, WaitEnd};
 use crate::inner::wait;
 use crate::inner::within;
 
@@ -332,8 +332,8 @@ fn interposed_wait(caller: usize, word: usize, bits: u32, call: impl FnOnce() ->
     let after = KeptErrno::new();
     let left = match place {
         Some(place) if result == 0 => SLEEPERS.leave_woken(place, now, wait_site::here),
-        Some(place) => Left { woken: SLEEPERS.leave(place), asks: None },
-        None => Left::default(),
+        Some(place) => WaitEnd { woken: SLEEPERS.leave(place), asks: None },
+        None => WaitEnd::default(),
     };
     if let Some(record) = left.asks {
         contention::note_wait_site(record, wait_site::here());

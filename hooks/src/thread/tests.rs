@@ -72,7 +72,7 @@ fn a_thread_has_the_labels_of_its_creator() {
     fn tenant() -> Option<String> {
         labels::label("tenant")
     }
-    let (go_on, told) = mpsc::channel::<()>();
+    let (go_on, rx) = mpsc::channel::<()>();
     let outlives = labels::do_with(labels::labels(&[("tenant", "a")]), || {
         assert_eq!(spawn(tenant).join().unwrap().as_deref(), Some("a"));
         let built = Builder::new().spawn(|| {
@@ -85,7 +85,7 @@ fn a_thread_has_the_labels_of_its_creator() {
         let seen = cfg!(feature = "interpose").then(|| "a".to_owned());
         assert_eq!(std::thread::spawn(tenant).join().unwrap(), seen);
         spawn(move || {
-            told.recv().unwrap_err();
+            rx.recv().unwrap_err();
             tenant()
         })
     });

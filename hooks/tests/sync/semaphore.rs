@@ -9,11 +9,11 @@ use rtprof_runtime::wait_reason::WaitReason;
 use crate::watched::{PATIENCE, Watched, a_moment, start};
 
 /// A thread that waits for permits, says its number when it has them, and keeps them.
-fn asks(semaphore: &Arc<Semaphore>, permits: usize, tell: &mpsc::Sender<usize>) -> Watched<()> {
-    let (semaphore, tell) = (semaphore.clone(), tell.clone());
+fn asks(semaphore: &Arc<Semaphore>, permits: usize, tx: &mpsc::Sender<usize>) -> Watched<()> {
+    let (semaphore, tx) = (semaphore.clone(), tx.clone());
     let thread = start(move || {
         semaphore.acquire_many(permits).forget();
-        tell.send(permits).unwrap();
+        tx.send(permits).unwrap();
     });
     thread.until_it_waits(WaitReason::Semaphore);
     thread
@@ -75,10 +75,10 @@ fn there_are_never_more_than_the_most() {
 
     // The same while somebody waits.
     let semaphore = Arc::new(Semaphore::new(0));
-    let (tell, told) = mpsc::channel();
-    let thread = asks(&semaphore, 5, &tell);
+    let (tx, rx) = mpsc::channel();
+    let thread = asks(&semaphore, 5, &tx);
     semaphore.add_permits(usize::MAX);
-    assert_eq!(soon(&told), 5);
+    assert_eq!(soon(&rx), 5);
     thread.end();
     assert_eq!(semaphore.available_permits(), MOST - 5);
 }
@@ -86,23 +86,23 @@ fn there_are_never_more_than_the_most() {
 #[test]
 fn requests_are_served_in_order() {
     let semaphore = Arc::new(Semaphore::new(0));
-    let (tell, told) = mpsc::channel();
-    let threads = [3, 1, 2, 4].map(|permits| asks(&semaphore, permits, &tell));
+    let (tx, rx) = mpsc::channel();
+    let threads = [3, 1, 2, 4].map(|permits| asks(&semaphore, permits, &tx));
     semaphore.add_permits(2);
-    assert!(nothing(&told), "the first one wants three; those behind it do not overtake");
+    assert!(nothing(&rx), "the first one wants three; those behind it do not overtake");
     assert_eq!(semaphore.available_permits(), 2);
     semaphore.add_permits(1);
-    assert_eq!(soon(&told), 3);
-    assert!(nothing(&told));
+    assert_eq!(soon(&rx), 3);
+    assert!(nothing(&rx));
     // For the next two at once, and half of the last one.
     semaphore.add_permits(5);
-    let mut served = [soon(&told), soon(&told)];
+    let mut served = [soon(&rx), soon(&rx)];
     served.sort();
     assert_eq!(served, [1, 2]);
-    assert!(nothing(&told));
+    assert!(nothing(&rx));
     assert_eq!(semaphore.available_permits(), 2);
     semaphore.add_permits(2);
-    assert_eq!(soon(&told), 4);
+    assert_eq!(soon(&rx), 4);
     threads.into_iter().for_each(Watched::end);
     assert_eq!(semaphore.available_permits(), 0);
 }
@@ -110,16 +110,16 @@ fn requests_are_served_in_order() {
 #[test]
 fn newcomers_do_not_overtake() {
     let semaphore = Arc::new(Semaphore::new(2));
-    let (tell, told) = mpsc::channel();
-    let large = asks(&semaphore, 3, &tell);
+    let (tx, rx) = mpsc::channel();
+    let large = asks(&semaphore, 3, &tx);
     assert!(semaphore.try_acquire().is_none(), "there are two, but somebody waits");
     assert!(semaphore.try_acquire_many(0).is_none());
     assert!(semaphore.try_acquire_for(Duration::from_millis(2)).is_none());
-    let small = asks(&semaphore, 1, &tell);
+    let small = asks(&semaphore, 1, &tx);
     semaphore.add_permits(1);
-    assert_eq!(soon(&told), 3);
+    assert_eq!(soon(&rx), 3);
     semaphore.add_permits(1);
-    assert_eq!(soon(&told), 1);
+    assert_eq!(soon(&rx), 1);
     large.end();
     small.end();
     assert!(semaphore.try_acquire_many(0).is_some());
@@ -152,26 +152,26 @@ fn a_large_request_is_not_starved() {
 #[test]
 fn who_gives_up_lets_the_others_through() {
     let semaphore = Arc::new(Semaphore::new(2));
-    let (tell, told) = mpsc::channel();
+    let (tx, rx) = mpsc::channel();
     let gives_up = start({
         let semaphore = semaphore.clone();
         // Until the others are seen to wait behind it.
         move || semaphore.try_acquire_many_for(3, Duration::from_secs(5)).is_none()
     });
     gives_up.until_it_waits(WaitReason::Semaphore);
-    let one = asks(&semaphore, 1, &tell);
-    let two = asks(&semaphore, 2, &tell);
+    let one = asks(&semaphore, 1, &tx);
+    let two = asks(&semaphore, 2, &tx);
     let also_gives_up = start({
         let semaphore = semaphore.clone();
         move || semaphore.try_acquire_many_until(9, Instant::now() + Duration::from_millis(300)).is_none()
     });
-    assert_eq!(soon(&told), 1);
+    assert_eq!(soon(&rx), 1);
     assert!(gives_up.end());
     one.end();
     assert!(also_gives_up.end(), "from behind, which helps nobody");
-    assert!(nothing(&told));
+    assert!(nothing(&rx));
     semaphore.add_permits(1);
-    assert_eq!(soon(&told), 2);
+    assert_eq!(soon(&rx), 2);
     two.end();
     assert_eq!(semaphore.available_permits(), 0);
     semaphore.add_permits(1);

@@ -11,7 +11,7 @@ use rtprof_runtime::wait_reason::WaitReason;
 /// Long enough for a busy machine, short enough to notice a hang.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How long a stress test keeps on: `RTPROF_STRESS_SECS`, half a second unless told.
+/// How long a stress test keeps on: `RTPROF_STRESS_SECS`, half a second unless rx.
 pub(crate) fn stress() -> Duration {
     let seconds = std::env::var("RTPROF_STRESS_SECS").ok().and_then(|text| text.parse().ok());
     Duration::from_secs_f64(seconds.unwrap_or(0.5))
@@ -35,12 +35,12 @@ pub(crate) struct Watched<T> {
 /// Starts one.
 pub(crate) fn start<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> Watched<T> {
     rtprof_profiler::init::open();
-    let (tell, told) = mpsc::channel();
+    let (tx, rx) = mpsc::channel();
     let handle = std::thread::spawn(move || {
-        tell.send(goroutine::current().expect("there is memory").thread_id()).expect("the starter listens");
+        tx.send(goroutine::current().expect("there is memory").thread_id()).expect("the starter listens");
         body()
     });
-    let id = told.recv().expect("the thread says who it is");
+    let id = rx.recv().expect("the thread says who it is");
     Watched { handle, id }
 }
 

@@ -20,7 +20,7 @@ use crate::endpoints::profile;
 use crate::request::names::Names;
 use crate::request::route::delta_name;
 use crate::work::name_search;
-use crate::work::worker::{Failure, Worker};
+use crate::work::response_writer::{Failure, ResponseWriter};
 
 /// The records of the last request; `None` before the first request.
 type Baseline = Arc<Mutex<Option<Snapshot>>>;
@@ -44,14 +44,14 @@ pub(crate) async fn baseline(built_in: &BuiltIn) -> Result<BaselineGuard, Refusa
 
 /// Writes the additions to the profile since its baseline, and makes the records that the client then has the baseline.
 pub(crate) fn answer(
-    worker: &mut Worker,
+    response: &mut ResponseWriter,
     built_in: &'static BuiltIn,
     mut baseline: BaselineGuard,
     publish: bool,
     names: Names,
 ) -> Result<(), Failure> {
     let subject = built_in.profile().ok_or_else(profile::unknown)?;
-    worker.charge()?;
+    response.charge()?;
     if publish {
         profile::publish();
     }
@@ -65,10 +65,10 @@ pub(crate) fn answer(
             now.clone()
         }
     };
-    name_search::find(worker, &added, names.patience(false))?;
-    worker.begin(move |body| answer::attachment(&delta_name(built_in), body))?;
-    added.write_proto(&mut *worker, names.symbolization())?;
-    worker.deliver()?;
+    name_search::find(response, &added, names.patience(false))?;
+    response.begin(move |body| answer::attachment(&delta_name(built_in), body))?;
+    added.write_proto(&mut *response, names.symbolization())?;
+    response.deliver()?;
     *baseline = Some(now);
     Ok(())
 }

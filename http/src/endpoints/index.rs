@@ -14,15 +14,15 @@ use crate::body::Body;
 use crate::endpoints::html::{escaped, path_part};
 use crate::endpoints::process::Process;
 use crate::request::route::delta_name;
-use crate::work::worker::{Failure, Worker};
+use crate::work::response_writer::{Failure, ResponseWriter};
 
 const STYLE: &str = include_str!("../pages/index.css");
 
 /// Writes the page; `cmdline` says whether the program's arguments are shown.
-pub(crate) fn answer(worker: &mut Worker, cmdline: bool) -> Result<(), Failure> {
-    worker.charge()?;
+pub(crate) fn answer(response: &mut ResponseWriter, cmdline: bool) -> Result<(), Failure> {
+    response.charge()?;
     let page = page(cmdline);
-    worker.begin(move |_| answer::page(Body::whole(page)))?;
+    response.begin(move |_| answer::page(Body::whole(page)))?;
     Ok(())
 }
 

@@ -1,7 +1,7 @@
 //! The endpoints: what each path under `/debug/pprof/` answers.
 //!
 //! [`answer`] is the table of endpoints. It reads the parameters, answers a HEAD at once, and hands everything else to a
-//! worker. An endpoint is a function that the worker calls.
+//! request thread. An endpoint is a function that the request thread calls.
 
 pub(crate) mod cpu;
 pub(crate) mod delta;
@@ -30,7 +30,7 @@ use crate::request::query::Query;
 use crate::request::route::{Route, delta_name};
 use crate::request::trace::{TraceRequest, format};
 use crate::work::permits::Purpose;
-use crate::work::workers::Workers;
+use crate::work::request_threads::RequestThreads;
 
 /// Answers a request for this endpoint, whose method the endpoint takes.
 pub(crate) async fn answer<B>(
@@ -38,7 +38,7 @@ pub(crate) async fn answer<B>(
     head: &Parts,
     body: B,
     config: &Config,
-    workers: &Workers,
+    threads: &RequestThreads,
 ) -> Result<Response<Body>, Refusal>
 where
     B: http_body::Body,
@@ -53,7 +53,7 @@ where
         Route::Index if is_head => Ok(answer::page(Body::left_out())),
         Route::Index => {
             let cmdline = config.cmdline;
-            workers.run(Purpose::Page, move |worker| index::answer(worker, cmdline)).await
+            threads.run(Purpose::Page, move |response| index::answer(response, cmdline)).await
         }
         Route::Cmdline if config.cmdline => Ok(answer::of_type(answer::TEXT, Body::whole(arguments()))),
         Route::Cmdline => {
@@ -65,37 +65,39 @@ where
                 Method::POST => symbol::Words::of_body(body).await,
                 _ => symbol::Words::of_query(&head.uri),
             };
-            workers.run(Purpose::Page, move |worker| symbol::answer(worker, words)).await
+            threads.run(Purpose::Page, move |response| symbol::answer(response, words)).await
         }
         Route::Profile => {
             let request = CpuRequest::of(&query, limits)?;
             if is_head {
                 return Ok(cpu::head(request.form));
             }
-            workers.run(Purpose::Capture, move |worker| cpu::answer(worker, request)).await
+            threads.run(Purpose::Capture, move |response| cpu::answer(response, request)).await
         }
         Route::Trace => {
             let (request, coding) = (TraceRequest::of(&query, limits)?, Coding::of(head, &query));
             if is_head {
                 return Ok(trace::head(request.format, coding));
             }
-            workers.run(Purpose::Capture, move |worker| trace::answer(worker, request, coding)).await
+            threads.run(Purpose::Capture, move |response| trace::answer(response, request, coding)).await
         }
         Route::Flight => {
             let (format, coding) = (format(&query)?, Coding::of(head, &query));
             if is_head {
                 return trace::flight_head(format, coding);
             }
-            workers.run(Purpose::Capture, move |worker| trace::flight(worker, format, coding)).await
+            threads.run(Purpose::Capture, move |response| trace::flight(response, format, coding)).await
         }
         Route::Delta(profile) if is_head => Ok(answer::attachment(&delta_name(profile), Body::left_out())),
         Route::Delta(profile) => {
             let publish = profile.name() == "heap" && query.number("gc") > 0;
             let names = Names::of(&query, limits)?;
             // Before a permit is taken, which other requests could use.
-            let baseline = workers.on_engine(delta::baseline(profile)).await?;
-            workers
-                .run(Purpose::Capture, move |worker| delta::answer(worker, profile, baseline, publish, names))
+            let baseline = threads.on_engine(delta::baseline(profile)).await?;
+            threads
+                .run(Purpose::Capture, move |response| {
+                    delta::answer(response, profile, baseline, publish, names)
+                })
                 .await
         }
         Route::Named(name) => {
@@ -104,7 +106,7 @@ where
             if is_head {
                 return Ok(profile::head(&profile, request));
             }
-            workers.run(Purpose::Capture, move |worker| profile::answer(worker, &profile, request)).await
+            threads.run(Purpose::Capture, move |response| profile::answer(response, &profile, request)).await
         }
     }
 }

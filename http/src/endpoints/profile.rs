@@ -14,7 +14,7 @@ use crate::request::limits::Limits;
 use crate::request::profile::{Form, ProfileRequest, RequestedProfile};
 use crate::request::query::Query;
 use crate::work::name_search::{self, Patience, Searching};
-use crate::work::worker::{Failure, Worker, not_collected};
+use crate::work::response_writer::{Failure, ResponseWriter, not_collected};
 
 /// Reads the parameters of a request for this profile.
 pub(crate) fn request(
@@ -35,8 +35,12 @@ pub(crate) fn request(
 }
 
 /// Takes a profile and writes it.
-pub(crate) fn answer(worker: &mut Worker, profile: &Profile, request: ProfileRequest) -> Result<(), Failure> {
-    worker.charge()?;
+pub(crate) fn answer(
+    response: &mut ResponseWriter,
+    profile: &Profile,
+    request: ProfileRequest,
+) -> Result<(), Failure> {
+    response.charge()?;
     if request.publish {
         publish();
     }
@@ -44,16 +48,16 @@ pub(crate) fn answer(worker: &mut Worker, profile: &Profile, request: ProfileReq
     let patience = form.patience(request.over.is_some());
     let mut snapshot = take(profile)?;
     if let Some(over) = request.over {
-        snapshot = after(worker, profile, &snapshot, over, patience)?;
+        snapshot = after(response, profile, &snapshot, over, patience)?;
     }
-    name_search::find(worker, &snapshot, patience)?;
+    name_search::find(response, &snapshot, patience)?;
     snapshot = request.view.of_profile(snapshot);
     if let Some(goroutines) = &request.goroutines {
         snapshot = snapshot.with_goroutines(goroutines.filter());
     }
     let name = request.saved_as(profile);
-    worker.begin(move |body| with_head(form, &name, body))?;
-    Ok(write(&snapshot, form, worker)?)
+    response.begin(move |body| with_head(form, &name, body))?;
+    Ok(write(&snapshot, form, response)?)
 }
 
 impl ProfileRequest {
@@ -105,7 +109,7 @@ pub(crate) fn take(profile: &Profile) -> Result<Snapshot, Refusal> {
 /// Waits for `over`, and returns the changes since `earlier`. Meanwhile the names of `earlier` are searched, most of
 /// which are in the result too.
 fn after(
-    worker: &mut Worker,
+    response: &mut ResponseWriter,
     profile: &Profile,
     earlier: &Snapshot,
     over: Duration,
@@ -113,8 +117,8 @@ fn after(
 ) -> Result<Snapshot, Failure> {
     let start = Instant::now();
     let _searching = (patience != Patience::Nothing).then(|| Searching::begin(earlier));
-    worker.sleep(over.saturating_sub(start.elapsed()))?;
-    worker.charge()?;
+    response.sleep(over.saturating_sub(start.elapsed()))?;
+    response.charge()?;
     Ok(take(profile)?.since(earlier, Since::Everything))
 }
 

@@ -13,7 +13,7 @@ use rtprof_runtime::hook;
 use crate::answer;
 use crate::body::MAX_PIECE;
 use crate::work::name_search::{self, Patience, Unnamed};
-use crate::work::worker::{Failure, Worker};
+use crate::work::response_writer::{Failure, ResponseWriter};
 
 /// The maximum length of a body; about 50,000 addresses.
 const MAX_BODY: usize = 1 << 20;
@@ -21,13 +21,13 @@ const MAX_BODY: usize = 1 << 20;
 const MAX_WORD: usize = 4096;
 
 /// Writes the names of addresses.
-pub(crate) fn answer(worker: &mut Worker, words: Words) -> Result<(), Failure> {
-    worker.charge()?;
+pub(crate) fn answer(response: &mut ResponseWriter, words: Words) -> Result<(), Failure> {
+    response.charge()?;
     let addresses = words.addresses();
-    name_search::find(worker, &addresses, Patience::UntilFound)?;
+    name_search::find(response, &addresses, Patience::UntilFound)?;
     let named = addresses.named();
-    worker.begin(|body| answer::of_type(answer::TEXT, body))?;
-    Ok(named.write(worker)?)
+    response.begin(|body| answer::of_type(answer::TEXT, body))?;
+    Ok(named.write(response)?)
 }
 
 /// The part of a request's body that was read, and the reason why the rest was not.

@@ -10,7 +10,7 @@ use crate::answer::Refusal;
 use crate::body::Body;
 use crate::request::coding::Coding;
 use crate::request::trace::TraceRequest;
-use crate::work::worker::{Failure, Worker};
+use crate::work::response_writer::{Failure, ResponseWriter};
 
 /// Returns the file name under which a client saves a trace.
 fn name(format: Format) -> &'static str {
@@ -26,14 +26,18 @@ fn flight_name(format: Format) -> String {
 }
 
 /// Records a trace of this length and writes it while it is recorded. The trace ends when the client goes away.
-pub(crate) fn answer(worker: &mut Worker, request: TraceRequest, coding: Coding) -> Result<(), Failure> {
-    worker.charge()?;
+pub(crate) fn answer(
+    response: &mut ResponseWriter,
+    request: TraceRequest,
+    coding: Coding,
+) -> Result<(), Failure> {
+    response.charge()?;
     let name = name(request.format);
     let mut reader = Reader::start_with(options(request)).map_err(refused)?;
-    worker.begin_waiting(move |body| coding.attachment(name, body))?;
+    response.begin_waiting(move |body| coding.attachment(name, body))?;
     reader.stop_after(request.length);
-    reader.stop_when(worker.is_gone());
-    coding.write(worker, |w| Ok(copy(&mut reader, w)?))
+    reader.stop_when(response.is_gone());
+    coding.write(response, |w| Ok(copy(&mut reader, w)?))
 }
 
 /// Copies a trace that is being recorded, and sends each part of it before it waits for the next one: a compressor would
@@ -56,11 +60,15 @@ pub(crate) fn head(format: Format, coding: Coding) -> Response<Body> {
 }
 
 /// Writes the window of the flight recorder, up to now.
-pub(crate) fn flight(worker: &mut Worker, format: Option<Format>, coding: Coding) -> Result<(), Failure> {
+pub(crate) fn flight(
+    response: &mut ResponseWriter,
+    format: Option<Format>,
+    coding: Coding,
+) -> Result<(), Failure> {
     let recorder = enabled(format)?;
     let name = flight_name(recorder.format());
-    worker.begin(move |body| coding.attachment(&name, body))?;
-    coding.write(worker, |w| match recorder.write_with(w, Symbolization::Background) {
+    response.begin(move |body| coding.attachment(&name, body))?;
+    coding.write(response, |w| match recorder.write_with(w, Symbolization::Background) {
         Ok(_) => Ok(()),
         Err(TraceError::Write(error, _)) => Err(error.into()),
         // It was stopped since.

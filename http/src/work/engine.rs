@@ -1,14 +1,14 @@
 //! The engine: rtprof's own threads, which do the work of requests apart from the program's threads.
 //!
 //! ```text
-//!   program's runtime ── handle() ──┐     ┌── workers, one for each answer: snapshots, names,
-//!                                   ├─────┤   compression, texts, pages (`worker`)
+//!   program's runtime ── handle() ──┐     ┌── request threads, one for each answer: snapshots, names,
+//!                                   ├─────┤   compression, texts, pages (`request_threads`)
 //!   connections of a server ────────┘     └── search for names (rtprof-symbols): files
 //!     (the engine's thread: timers; `reactor`: sockets)
 //! ```
 //!
 //! All threads but the search are named `rtprof-http`. Their allocations bear the label `rtprof=http`, except those of
-//! exports, which are not sampled at all. Workers are threads of the standard library and not of the runtime, because
+//! exports, which are not sampled at all. Request threads are threads of the standard library and not of the runtime, because
 //! the runtime panics when the system refuses a thread, and a program may abort at a panic.
 //!
 //! Problem: a program is profiled when all its cores are busy. Threads that give way to the program then do not answer

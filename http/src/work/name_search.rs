@@ -15,7 +15,7 @@ use tokio::sync::oneshot::{self, error::TryRecvError};
 
 use crate::request::names::Names;
 use crate::request::profile::Form;
-use crate::work::worker::Worker;
+use crate::work::response_writer::ResponseWriter;
 
 /// How long an answer waits for names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,13 +112,18 @@ impl Searching {
         Self { search, found }
     }
 
-    fn wait(mut self, worker: &mut Worker, unnamed: &impl Unnamed, patience: Patience) -> io::Result<()> {
+    fn wait(
+        mut self,
+        response: &mut ResponseWriter,
+        unnamed: &impl Unnamed,
+        patience: Patience,
+    ) -> io::Result<()> {
         // A name that is not found in time is left out.
         match patience {
             Patience::Nothing => {}
             Patience::For(limit) => {
                 let at_first = limit / 2;
-                if worker.wait_for(at_first, &mut self.found)?.is_none() {
+                if response.wait_for(at_first, &mut self.found)?.is_none() {
                     // The cores are busy. The first profile of a busy service, without names, would be of no use.
                     let mut urgent = Self::begin_urgently(unnamed);
                     let mut has_ended = || {
@@ -127,11 +132,11 @@ impl Searching {
                             .any(|found| found.try_recv() != Err(TryRecvError::Empty))
                     };
                     let found = poll_fn(|_| if has_ended() { Poll::Ready(()) } else { Poll::Pending });
-                    worker.wait_for(limit - at_first, found)?;
+                    response.wait_for(limit - at_first, found)?;
                 }
             }
             Patience::UntilFound => {
-                while worker.wait_for(LOOK, &mut self.found)?.is_none() && self.search.makes_progress() {}
+                while response.wait_for(LOOK, &mut self.found)?.is_none() && self.search.makes_progress() {}
             }
         }
         Ok(())
@@ -139,10 +144,14 @@ impl Searching {
 }
 
 /// Waits until the names of `unnamed` are known, or for as long as `patience` says. Fails when the client is gone.
-pub(crate) fn find(worker: &mut Worker, unnamed: &impl Unnamed, patience: Patience) -> io::Result<()> {
+pub(crate) fn find(
+    response: &mut ResponseWriter,
+    unnamed: &impl Unnamed,
+    patience: Patience,
+) -> io::Result<()> {
     if patience == Patience::Nothing {
         return Ok(());
     }
-    worker.charge()?;
-    Searching::begin(unnamed).wait(worker, unnamed, patience)
+    response.charge()?;
+    Searching::begin(unnamed).wait(response, unnamed, patience)
 }

@@ -33,7 +33,7 @@ pub enum CpuProfileError {
     Forked,
     /// The kernel grants no memory for the samples (address-space limit?).
     NoMemory,
-    /// The system grants no thread for the collector.
+    /// The system grants no thread for the sampler.
     NoThread(io::Error),
     /// The writer failed. What it has received is not a complete profile.
     Write(io::Error),

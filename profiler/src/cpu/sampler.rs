@@ -1,7 +1,7 @@
-//! The beginning and the end of a sampling, and the collector, the thread that manages it.
+//! The beginning and the end of a sampling, and the sampler thread, which manages it.
 //!
 //! ```text
-//!   collector: each 10 to 50 ms: /proc/self/task ──► an event for each new thread
+//!   sampler thread: each 10 to 50 ms: /proc/self/task ──► an event for each new thread
 //!   thread:    begins, if the profiler sees it ──► an event for itself
 //!   thread:    a period of its time is over ──► signal ──► handler ──► Samples
 //! ```
@@ -59,7 +59,7 @@ use timer::Timer;
 
 static OBSERVER: ThreadObserver = ThreadObserver { began: sampling::thread_began, forked };
 
-/// Interval at which the collector reads the number of threads. Each read costs some 60 microseconds in a virtual
+/// Interval at which the sampler thread reads the number of threads. Each read costs some 60 microseconds in a virtual
 /// machine, most of it for waking up.
 const LOOK: Duration = Duration::from_millis(50);
 /// Interval at which it lists the threads although their number is the same.
@@ -68,7 +68,7 @@ const FULL_LOOK: Duration = Duration::from_millis(100);
 const BUSY_LOOK: Duration = Duration::from_millis(10);
 /// The number of listings at this interval after the last change.
 const BUSY_LOOKS: u32 = 100;
-/// Listing takes at most one part in this many of the collector's time.
+/// Listing takes at most one part in this many of the sampler thread's time.
 const SHARE: u32 = 10;
 /// How long it waits for handlers at the end.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -82,9 +82,9 @@ pub(super) fn forked() {
     signal::forked();
 }
 
-/// The state shared by the collector and the thread that stops it.
+/// The state shared by the sampler thread and the thread that stops it.
 struct Shared {
-    /// The samples, once the collector has ended.
+    /// The samples, once the sampler thread has ended.
     end: ForkMutex<Option<CpuSamples>>,
     has_ended: AtomicBool,
 }
@@ -142,9 +142,9 @@ pub(super) fn start(options: Options) -> Result<Running, CpuProfileError> {
     let (process, shown) = (own_process(), sampled_by.clone());
     let running = Running { shared: shared.clone(), process, ticket, sampled_by: shown };
     let permit = Some(permit);
-    let collector = SamplerThread { shared, threads, options, period, started, used, sampled_by, permit };
-    // If no thread is available, the collector is dropped, which ends the sampling.
-    helper_thread::spawn(c"rtprof-cpu", Box::new(move || collector.run()))
+    let sampler = SamplerThread { shared, threads, options, period, started, used, sampled_by, permit };
+    // If no thread is available, the sampler thread is dropped, which ends the sampling.
+    helper_thread::spawn(c"rtprof-cpu", Box::new(move || sampler.run()))
         .map_err(CpuProfileError::NoThread)?;
     Ok(running)
 }

@@ -76,7 +76,7 @@ struct Awaited {
 }
 
 /// The result of a check on an awaited thread.
-enum Found {
+enum Check {
     Wait,
     Done(Outcome),
 }
@@ -122,8 +122,8 @@ impl Asking<'_> {
             for (at, place) in places.iter_mut().enumerate() {
                 let Some(awaited) = place else { continue };
                 match self.look(at, awaited, now) {
-                    Found::Wait => quick += usize::from(now - awaited.since < SLOW),
-                    Found::Done(outcome) => {
+                    Check::Wait => quick += usize::from(now - awaited.since < SLOW),
+                    Check::Done(outcome) => {
                         self.threads[awaited.thread].outcome = outcome;
                         *place = None;
                         has_changed = true;
@@ -146,11 +146,11 @@ impl Asking<'_> {
                     is_queue_full: false,
                 };
                 match self.begin(at, &mut awaited) {
-                    Found::Wait => {
+                    Check::Wait => {
                         quick += 1;
                         *place = Some(awaited);
                     }
-                    Found::Done(outcome) => self.threads[next].outcome = outcome,
+                    Check::Done(outcome) => self.threads[next].outcome = outcome,
                 }
                 next += 1;
                 has_changed = true;
@@ -181,24 +181,24 @@ impl Asking<'_> {
     }
 
     /// Reads a thread's status, and asks the thread if it can be asked.
-    fn begin(&mut self, at: usize, awaited: &mut Awaited) -> Found {
+    fn begin(&mut self, at: usize, awaited: &mut Awaited) -> Check {
         if self.is_late() {
-            return Found::Done(Outcome::Silent(marker::thread_does_not_answer));
+            return Check::Done(Outcome::Silent(marker::thread_does_not_answer));
         }
         let status = match self.read_status(awaited) {
             Ok(status) => status,
-            Err(outcome) => return Found::Done(outcome),
+            Err(outcome) => return Check::Done(outcome),
         };
         if self.is_refused {
-            return Found::Done(Outcome::Silent(marker::kernel_refuses_signals));
+            return Check::Done(Outcome::Silent(marker::kernel_refuses_signals));
         }
         if self.signal.is_in(status.blocked | status.pending) {
-            return Found::Wait;
+            return Check::Wait;
         }
         self.send(at, awaited)
     }
 
-    fn send(&mut self, at: usize, awaited: &mut Awaited) -> Found {
+    fn send(&mut self, at: usize, awaited: &mut Awaited) -> Check {
         let thread = &self.threads[awaited.thread];
         let is_in_kernel = matches!(thread.status.state, b'S' | b'D');
         let question = QUESTIONS.put(
@@ -214,28 +214,28 @@ impl Asking<'_> {
         match self.signal.send(thread.id, question) {
             Delivery::Sent => {
                 awaited.question = Some(question);
-                Found::Wait
+                Check::Wait
             }
             Delivery::Full => {
                 awaited.question = None;
                 awaited.is_queue_full = true;
-                Found::Wait
+                Check::Wait
             }
-            Delivery::Gone => Found::Done(Outcome::Gone),
+            Delivery::Gone => Check::Done(Outcome::Gone),
             Delivery::Refused => {
                 self.is_refused = true;
-                Found::Done(Outcome::Silent(marker::kernel_refuses_signals))
+                Check::Done(Outcome::Silent(marker::kernel_refuses_signals))
             }
         }
     }
 
     /// Checks whether an awaited thread has answered, or will not answer any more.
-    fn look(&mut self, at: usize, awaited: &mut Awaited, now: Instant) -> Found {
+    fn look(&mut self, at: usize, awaited: &mut Awaited, now: Instant) -> Check {
         let answer = awaited.question.map(|question| QUESTIONS.look(question));
         match answer {
-            Some(Answer::Answered) => return Found::Done(Outcome::Settled),
-            Some(Answer::Answering) => return Found::Wait,
-            _ if now - awaited.looked < LOOK => return Found::Wait,
+            Some(Answer::Answered) => return Check::Done(Outcome::Settled),
+            Some(Answer::Answering) => return Check::Wait,
+            _ if now - awaited.looked < LOOK => return Check::Wait,
             _ => awaited.looked = now,
         }
         match (awaited.question, answer) {
@@ -245,34 +245,34 @@ impl Asking<'_> {
         }
     }
 
-    fn ask_again(&mut self, at: usize, awaited: &mut Awaited, or_else: Marker) -> Found {
+    fn ask_again(&mut self, at: usize, awaited: &mut Awaited, or_else: Marker) -> Check {
         awaited.tries += 1;
         if awaited.tries > TRIES {
-            return Found::Done(Outcome::Silent(or_else));
+            return Check::Done(Outcome::Silent(or_else));
         }
         self.send(at, awaited)
     }
 
     /// Checks a thread that was sent the signal and has not answered.
-    fn look_at_asked(&mut self, at: usize, awaited: &mut Awaited, question: u64, now: Instant) -> Found {
+    fn look_at_asked(&mut self, at: usize, awaited: &mut Awaited, question: u64, now: Instant) -> Check {
         let is_late = self.is_late();
         let status = match self.read_status(awaited) {
             Ok(status) => status,
             // If the thread has begun to answer meanwhile, it finishes soon.
-            Err(outcome) if QUESTIONS.withdraw(question) => return Found::Done(outcome),
-            Err(_) => return Found::Wait,
+            Err(outcome) if QUESTIONS.withdraw(question) => return Check::Done(outcome),
+            Err(_) => return Check::Wait,
         };
         let [is_blocked, is_pending] = [status.blocked, status.pending].map(|set| self.signal.is_in(set));
         if !self.signal.is_ours() && QUESTIONS.withdraw(question) {
             // The program has installed its handler, which is not to get more signals of ours.
-            return Found::Done(Outcome::Silent(marker::no_signal_is_free));
+            return Check::Done(Outcome::Silent(marker::no_signal_is_free));
         }
         if !is_blocked && !is_pending {
             // In our handler the signal is blocked. So the program has taken it by `sigwait`, while it was not blocked
             // between two looks.
             return match QUESTIONS.withdraw(question) {
                 true => self.ask_again(at, awaited, marker::thread_blocks_signals),
-                false => Found::Wait,
+                false => Check::Wait,
             };
         }
         let (patience, why) = match status.state {
@@ -281,24 +281,24 @@ impl Asking<'_> {
             _ => (STUCK, marker::thread_does_not_answer as Marker),
         };
         if now - awaited.since < patience && !is_late || !QUESTIONS.withdraw(question) {
-            return Found::Wait;
+            return Check::Wait;
         }
-        Found::Done(Outcome::Silent(why))
+        Check::Done(Outcome::Silent(why))
     }
 
     /// Checks a thread that could not be sent the signal: it blocks the signal, or has an earlier one pending, or too
     /// many are pending.
-    fn look_at_blocking(&mut self, at: usize, awaited: &mut Awaited, now: Instant) -> Found {
+    fn look_at_blocking(&mut self, at: usize, awaited: &mut Awaited, now: Instant) -> Check {
         let thread = &self.threads[awaited.thread];
         // The thread may wait in our hooks by now.
         if let Some((goroutine, id)) = thread.goroutine
             && visit(self.snapshot, goroutine, id) != Visit::Runs
         {
-            return Found::Done(Outcome::Settled);
+            return Check::Done(Outcome::Settled);
         }
         let status = match self.read_status(awaited) {
             Ok(status) => status,
-            Err(outcome) => return Found::Done(outcome),
+            Err(outcome) => return Check::Done(outcome),
         };
         let has_time = now - awaited.since < STUCK;
         let [is_blocked, is_pending] = [status.blocked, status.pending].map(|set| self.signal.is_in(set));
@@ -306,9 +306,9 @@ impl Asking<'_> {
             return self.send(at, awaited);
         }
         if has_time && (status.state == b'R' || !is_blocked && !is_pending) {
-            return Found::Wait;
+            return Check::Wait;
         }
-        Found::Done(Outcome::Silent(match is_blocked {
+        Check::Done(Outcome::Silent(match is_blocked {
             true => marker::thread_blocks_signals,
             // Pending since an earlier snapshot.
             false if is_pending => marker::thread_does_not_answer,

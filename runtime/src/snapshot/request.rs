@@ -44,20 +44,20 @@ pub fn request() {
     // Tasks of the parent process are woken in the parent.
     let forks = forks_looked_at();
     let tasks = TASKS.iter().filter(|task| task.is_in(forks));
-    let asked: Vec<Asked> = tasks.filter_map(ask).collect();
+    let asked: Vec<AskedTask> = tasks.filter_map(ask).collect();
     await_answers(asked);
 }
 
 /// A task that was asked, its id, and its number of polls at that time.
-type Asked = (&'static Task, u64, u32);
+type AskedTask = (&'static Task, u64, u32);
 
-fn ask(task: &'static Task) -> Option<Asked> {
+fn ask(task: &'static Task) -> Option<AskedTask> {
     let id = task.id();
     let polls = task.is_unknown().filter(|_| id != 0)?;
     task.ask(polls).then_some((task, id, polls))
 }
 
-fn await_answers(mut asked: Vec<Asked>) {
+fn await_answers(mut asked: Vec<AskedTask>) {
     let start = Instant::now();
     let mut last_answer = start;
     loop {

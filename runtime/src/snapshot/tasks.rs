@@ -32,7 +32,7 @@ pub fn live_tasks() -> impl Iterator<Item = &'static Task> {
 }
 
 /// The part of a thread's stack that belongs to a task.
-struct Part {
+struct PolledStack {
     stack: Cow<'static, [usize]>,
     thread: u32,
     state: State,
@@ -45,7 +45,7 @@ pub(crate) struct Tasks {
     /// Each task with its id.
     live: Vec<(u64, &'static Task)>,
     /// By the ids of the tasks.
-    parts: HashMap<u64, Part>,
+    parts: HashMap<u64, PolledStack>,
     forks: u32,
     now: u64,
     /// In ticks.
@@ -90,7 +90,7 @@ pub(crate) fn count() -> usize {
 }
 
 /// Moves the tasks' parts of a thread's stack to `parts`.
-fn divide(thread: &mut Recorded, parts: &mut HashMap<u64, Part>) {
+fn divide(thread: &mut Recorded, parts: &mut HashMap<u64, PolledStack>) {
     let tasks = thread.polled.len();
     if tasks == 0 {
         return;
@@ -104,7 +104,7 @@ fn divide(thread: &mut Recorded, parts: &mut HashMap<u64, Part>) {
     let cut_off = is_cut.then_some(thread.stack.len()).filter(|_| tasks > ends.len());
     let mut from = 0;
     for (&id, &end) in thread.polled[without..tasks].iter().zip(ends.iter().chain(&cut_off)) {
-        let part = Part {
+        let part = PolledStack {
             stack: thread.stack[from..end].to_vec().into(),
             thread: thread.thread_id,
             state: thread.state,
@@ -132,7 +132,7 @@ pub(super) fn waiting(seen: Seen, now: u64) -> Recorded {
     Recorded { is_leaked: true, ..recorded(seen, &mut HashMap::new(), now) }
 }
 
-fn recorded(seen: Seen, parts: &mut HashMap<u64, Part>, now: u64) -> Recorded {
+fn recorded(seen: Seen, parts: &mut HashMap<u64, PolledStack>, now: u64) -> Recorded {
     let (waits, has_waker) = (seen.doing.waits(), seen.has_waker());
     let Seen { id, doing, since, labels, awaits, await_labels, name, start, creator, created_by, .. } = seen;
     let mut recorded = Recorded {

@@ -105,18 +105,18 @@ impl<T> Slot<T> {
     }
 
     #[inline]
-    fn try_take(&'static self) -> Option<Taken<T>> {
+    fn try_take(&'static self) -> Option<SlotGuard<T>> {
         let is_free = !self.is_taken()
             && self.taken.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok();
         // Not made if it is not free: its end would free what another thread has taken.
-        is_free.then(|| Taken(self))
+        is_free.then(|| SlotGuard(self))
     }
 }
 
 /// Exclusive access to a value of a pool, until this is dropped.
-pub(super) struct Taken<T: 'static>(&'static Slot<T>);
+pub(super) struct SlotGuard<T: 'static>(&'static Slot<T>);
 
-impl<T> Deref for Taken<T> {
+impl<T> Deref for SlotGuard<T> {
     type Target = T;
 
     #[inline]
@@ -126,7 +126,7 @@ impl<T> Deref for Taken<T> {
     }
 }
 
-impl<T> DerefMut for Taken<T> {
+impl<T> DerefMut for SlotGuard<T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: as above; and this is borrowed mutably.
@@ -134,7 +134,7 @@ impl<T> DerefMut for Taken<T> {
     }
 }
 
-impl<T> Drop for Taken<T> {
+impl<T> Drop for SlotGuard<T> {
     #[inline]
     fn drop(&mut self) {
         self.0.taken.store(0, Ordering::Release);
@@ -167,7 +167,7 @@ impl<T: Send + Sync> Pool<T> {
 
     /// Takes a value; `None` if all are taken.
     #[inline]
-    fn take(&self) -> Option<Taken<T>> {
+    fn take(&self) -> Option<SlotGuard<T>> {
         thread_local! {
             // The slot that this thread tries first, plus one; 0 before its first walk.
             static PREFERRED: Cell<u32> = const { Cell::new(0) };
@@ -239,14 +239,14 @@ pub(super) fn open() {
 
 /// Takes rules for a walk of this thread. Returns `None` if all are taken. Safe to call in a hook.
 #[inline]
-pub(super) fn take() -> Option<Taken<Rules>> {
+pub(super) fn take() -> Option<SlotGuard<Rules>> {
     RULES.take()
 }
 
 /// Takes caches of framehop for a walk of this thread, which has taken rules. Returns `None` if all are taken. Safe to call in
 /// a hook.
 #[cold]
-pub(super) fn take_framehop() -> Option<Taken<Box<[Cache]>>> {
+pub(super) fn take_framehop() -> Option<SlotGuard<Box<[Cache]>>> {
     FRAMEHOP.take()
 }
 
@@ -280,7 +280,7 @@ mod tests {
     use super::*;
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
-    fn take_all() -> Vec<Taken<Rules>> {
+    fn take_all() -> Vec<SlotGuard<Rules>> {
         core::iter::from_fn(take).collect()
     }
 
@@ -322,7 +322,8 @@ mod tests {
         forked(|| {
             renew();
             let few = RULES.few.load(Ordering::Relaxed);
-            let number = |taken: &Taken<Rules>| (0..MOST).find(|&at| core::ptr::eq(RULES.slot(at), taken.0));
+            let number =
+                |taken: &SlotGuard<Rules>| (0..MOST).find(|&at| core::ptr::eq(RULES.slot(at), taken.0));
             let all = take_all();
             assert_eq!(all.len(), MOST);
             let first: Vec<_> = all[..few].iter().filter_map(number).collect();

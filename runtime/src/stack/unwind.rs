@@ -5,7 +5,7 @@
 //! or unloaded, and a set of caches made at start:
 //!
 //! ```text
-//!   KNOWN ─────► unwinders of the modules known now     (the old ones are freed when no walk uses them)
+//!   INSTALLED ─────► unwinders of the modules known now     (the old ones are freed when no walk uses them)
 //!   stripes ───► [ lock | rules ] [ lock | rules ] …  [ lock | framehop's caches ] …          see `stripes`
 //! ```
 #![cfg_attr(not(rtprof_supported), allow(unused_variables))]
@@ -28,29 +28,30 @@ mod imp {
     use super::super::frame_pointer::plain_address;
     use super::super::rule::{self, Frame, Read, Rule, Unwound};
     use super::super::spare;
-    use super::super::stripes::{self, Cache, Taken};
+    use super::super::stripes::{self, Cache, SlotGuard};
     use super::super::unwinders::Unwinders;
     use super::*;
     use core::sync::atomic::{AtomicPtr, Ordering};
     use framehop::{FrameAddress, UnwindRegsNative, Unwinder};
 
     /// The modules as walks know them.
-    struct Known {
+    struct Installed {
         unwinders: Unwinders,
         /// The number of sets of modules up to this one.
         generation: u64,
     }
 
-    static KNOWN: AtomicPtr<Known> = AtomicPtr::new(core::ptr::null_mut());
+    static INSTALLED: AtomicPtr<Installed> = AtomicPtr::new(core::ptr::null_mut());
 
     /// Makes walks use these modules. Must not be called in a hook.
     pub(crate) fn install(modules: &[&'static Module]) {
         let unwinders = Unwinders::new(modules);
         // Called by one thread at a time, which holds the lock of the modules.
         // SAFETY: only this function frees the unwinder that it has replaced.
-        let before = unsafe { KNOWN.load(Ordering::Acquire).as_ref() };
+        let before = unsafe { INSTALLED.load(Ordering::Acquire).as_ref() };
         let generation = before.map_or(0, |known| known.generation) + 1;
-        let old = KNOWN.swap(Box::into_raw(Box::new(Known { unwinders, generation })), Ordering::AcqRel);
+        let old =
+            INSTALLED.swap(Box::into_raw(Box::new(Installed { unwinders, generation })), Ordering::AcqRel);
         if stripes::empty() && !old.is_null() {
             // SAFETY: no walk that began before the swap is still running, and later walks use the new unwinder.
             drop(unsafe { Box::from_raw(old) });
@@ -87,7 +88,7 @@ mod imp {
         let mut taken = stripes::take()?;
         // Loaded after the rules were taken: `install` relies on it.
         // SAFETY: an unwinder is freed only after it was replaced and all rules were found free.
-        let known = unsafe { KNOWN.load(Ordering::Acquire).as_ref() }?;
+        let known = unsafe { INSTALLED.load(Ordering::Acquire).as_ref() }?;
         let mut framehop = Framehop { unwinders: &known.unwinders, caches: None };
         // Without the part below the stack pointer, which any code may overwrite.
         let mut stack = Bounds { low: registers.sp, ..stack };
@@ -159,7 +160,7 @@ mod imp {
         let _taken = stripes::take()?;
         // As in `walk_within`.
         // SAFETY: an unwinder is freed only after it was replaced and all rules were found free.
-        let known = unsafe { KNOWN.load(Ordering::Acquire).as_ref() }?;
+        let known = unsafe { INSTALLED.load(Ordering::Acquire).as_ref() }?;
         let mut framehop = Framehop { unwinders: &known.unwinders, caches: None };
         let mut stack = Bounds { low: registers.sp, ..stack };
         let mut frame = Frame { sp: registers.sp, fp: registers.fp };
@@ -218,7 +219,7 @@ mod imp {
     /// framehop's knowledge of the modules. Its caches are taken when a walk needs them.
     struct Framehop<'a> {
         unwinders: &'a Unwinders,
-        caches: Option<Taken<Box<[Cache]>>>,
+        caches: Option<SlotGuard<Box<[Cache]>>>,
     }
 
     impl Framehop<'_> {

@@ -58,14 +58,14 @@ pub(crate) struct Beside {
     /// Whether a leaf left this stack by cloning a clone of the waker, which the code that polls the leaf had made.
     is_handed: AtomicBool,
     /// The number of the wait reason that the program declares for this stack; 0 for none.
-    told: AtomicU8,
+    declared_reason: AtomicU8,
 }
 
 impl Beside {
     /// Returns the wait reason that the program declares.
     #[inline]
-    pub(super) fn told(&self) -> Option<WaitReason> {
-        WaitReason::from_number(self.told.load(Ordering::Relaxed))
+    pub(super) fn declared_reason(&self) -> Option<WaitReason> {
+        WaitReason::from_number(self.declared_reason.load(Ordering::Relaxed))
     }
 }
 
@@ -135,12 +135,12 @@ impl AwaitStacks {
     }
 
     /// Adds the caller's stack, at which a leaf clones the waker. `is_handed` says that the waker is itself a clone;
-    /// `told` is the number of the reason that the program declares, or 0. Called by the thread that polls the task.
+    /// `declared_reason` is the number of the reason that the program declares, or 0. Called by the thread that polls the task.
     /// Returns whether this stack is the first one of the poll.
-    pub(super) fn add_here(&self, is_handed: bool, told: u8) -> bool {
+    pub(super) fn add_here(&self, is_handed: bool, declared_reason: u8) -> bool {
         let Some(stack) = here() else { return false };
         stack.record.is_handed.store(is_handed, Ordering::Relaxed);
-        stack.record.told.store(told, Ordering::Relaxed);
+        stack.record.declared_reason.store(declared_reason, Ordering::Relaxed);
         let noted = self.noted.get();
         let count = noted.stacks();
         let is_this =

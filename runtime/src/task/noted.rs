@@ -4,7 +4,7 @@
 //! ```text
 //!   31            16 15     13 12      6 5      0
 //!   ┌───────────────┬─────────┬─────────┬────────┐
-//!   │ labels of the │ told    │ flags   │ stacks │
+//!   │ labels of the │ declared│ flags   │ stacks │
 //!   │ last stack    │ reason  │         │        │
 //!   └───────────────┴─────────┴─────────┴────────┘
 //! ```
@@ -15,7 +15,7 @@ use crate::labels::LabelSetId;
 use crate::wait_reason::WaitReason;
 
 /// Reasons that a program may declare, by their numbers from 1.
-const TOLD: [WaitReason; 7] = [
+const DECLARABLE: [WaitReason; 7] = [
     WaitReason::Sync,
     WaitReason::CondWait,
     WaitReason::ChanSend,
@@ -24,8 +24,8 @@ const TOLD: [WaitReason; 7] = [
     WaitReason::Net,
     WaitReason::Sleep,
 ];
-const TOLD_SHIFT: u32 = 13;
-const TOLD_MASK: u32 = 0b111 << TOLD_SHIFT;
+const REASON_SHIFT: u32 = 13;
+const REASON_MASK: u32 = 0b111 << REASON_SHIFT;
 
 /// The word. Written by the thread that polls the task; a flag that another thread adds during the poll is not lost.
 #[derive(Default)]
@@ -73,13 +73,13 @@ impl Noted {
     }
 
     /// Notes the reason that the program declares for the poll. Two different reasons become `Select`.
-    pub(super) fn tell(&self, reason: WaitReason) {
-        let told = match self.get().told() {
+    pub(super) fn declare(&self, reason: WaitReason) {
+        let declared = match self.get().declared_reason() {
             Some(before) if before != reason => WaitReason::Select,
             _ => reason,
         };
-        let number = TOLD.iter().position(|&one| one == told).map_or(0, |at| at as u32 + 1);
-        let tell = |noted| Some(noted & !TOLD_MASK | number << TOLD_SHIFT);
+        let number = DECLARABLE.iter().position(|&one| one == declared).map_or(0, |at| at as u32 + 1);
+        let tell = |noted| Some(noted & !REASON_MASK | number << REASON_SHIFT);
         let _ = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, tell);
     }
 
@@ -119,8 +119,8 @@ impl NotedSeen {
 
     /// Returns the wait reason that the program declares.
     #[inline]
-    pub(super) fn told(self) -> Option<WaitReason> {
-        TOLD.get(((self.0 & TOLD_MASK) >> TOLD_SHIFT).checked_sub(1)? as usize).copied()
+    pub(super) fn declared_reason(self) -> Option<WaitReason> {
+        DECLARABLE.get(((self.0 & REASON_MASK) >> REASON_SHIFT).checked_sub(1)? as usize).copied()
     }
 
     /// Returns the number of stacks.

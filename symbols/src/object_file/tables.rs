@@ -8,22 +8,22 @@ use super::bytes::{Allowance, FileBytes};
 pub(super) struct Tables<'a> {
     bytes: &'a FileBytes,
     at: u64,
-    taken: Taken,
+    taken: UsedAllowance,
 }
 
 impl<'a> Tables<'a> {
     pub(super) fn of(bytes: &'a FileBytes) -> Self {
-        Self { bytes, at: 0, taken: Taken { allowance: bytes.allowance().clone(), bytes: 0 } }
+        Self { bytes, at: 0, taken: UsedAllowance { allowance: bytes.allowance().clone(), bytes: 0 } }
     }
 }
 
 /// Bytes of the allowance that are returned when this is dropped.
-struct Taken {
+struct UsedAllowance {
     allowance: Allowance,
     bytes: u64,
 }
 
-impl Drop for Taken {
+impl Drop for UsedAllowance {
     fn drop(&mut self) {
         self.allowance.give_back(self.bytes);
     }

@@ -60,12 +60,12 @@ impl Moments {
     }
 }
 
-type Told = Arc<Mutex<BTreeMap<&'static str, Vec<Moments>>>>;
+type Log = Arc<Mutex<BTreeMap<&'static str, Vec<Moments>>>>;
 
 /// Runs on a runtime of one thread: when the waker runs, the waiting task has been suspended; and as long as the waker
 /// continues, the task cannot run.
 async fn play<W, F>(
-    told: &Told,
+    log: &Log,
     what: &'static str,
     waits: impl FnOnce() -> W,
     wakes: impl FnOnce() -> F + Send + 'static,
@@ -93,7 +93,7 @@ async fn play<W, F>(
     let (suspended, waking, woken, freed) = waker.await.expect("it ends");
     let (asked, resumed) = waiter.await.expect("it ends");
     let moments = Moments { asked, suspended, waking, woken, freed, resumed };
-    told.lock().expect("nobody panics").entry(what).or_default().push(moments);
+    log.lock().expect("nobody panics").entry(what).or_default().push(moments);
 }
 
 pub(crate) type Play<'p> = Pin<Box<dyn Future<Output = ()> + Send + 'p>>;
@@ -125,12 +125,12 @@ const KINDS: [(&str, EventType, bool); 9] = [
     ("waits_for_device", EventType::GoBlockNet, false),
 ];
 
-async fn script(told: &Told) {
+async fn script(log: &Log) {
     const LONG: Duration = Duration::from_secs(3600);
     for _ in 0..TIMES {
         let (send, mut receive) = mpsc::channel::<u8>(1);
         let receiving = || async move { receives(async { receive.recv().await }).await };
-        play(told, "receives", receiving, || wakes(async move { send.send(1).await })).await;
+        play(log, "receives", receiving, || wakes(async move { send.send(1).await })).await;
 
         let (send, mut receive) = mpsc::channel::<u8>(1);
         send.try_send(1).expect("there is room");
@@ -142,22 +142,22 @@ async fn script(told: &Told) {
                 keep.send(receive).ok();
             })
         };
-        play(told, "sends", sending, receiving).await;
+        play(log, "sends", sending, receiving).await;
         drop(kept);
 
         let lock = Arc::new(tokio::sync::Mutex::new(()));
         let held = lock.clone().lock_owned().await;
         let locking = || async move { locks(async { drop(lock.lock().await) }).await };
-        play(told, "locks", locking, || wakes(async move { drop(held) })).await;
+        play(log, "locks", locking, || wakes(async move { drop(held) })).await;
 
         let notify = Arc::new(Notify::new());
         let notified = notify.clone();
         let waiting = || async move { is_notified(async { notified.notified().await }).await };
-        play(told, "is_notified", waiting, || wakes(async move { notify.notify_one() })).await;
+        play(log, "is_notified", waiting, || wakes(async move { notify.notify_one() })).await;
 
         let (send, receive) = oneshot::channel::<u8>();
         let waiting = || has_deadline(tokio::time::timeout(LONG, receive));
-        play(told, "has_deadline", waiting, || wakes(async move { send.send(1).expect("it lives") })).await;
+        play(log, "has_deadline", waiting, || wakes(async move { send.send(1).expect("it lives") })).await;
 
         let (send, mut receive) = mpsc::channel::<u8>(1);
         let (_other, mut never) = mpsc::channel::<u8>(1);
@@ -168,15 +168,15 @@ async fn script(told: &Told) {
             })
             .await;
         };
-        play(told, "selects", waiting, || wakes(async move { send.send(1).await })).await;
+        play(log, "selects", waiting, || wakes(async move { send.send(1).await })).await;
 
         // A wait that the trace cannot recognise by itself, so it is announced.
         let (send, receive) = oneshot::channel::<u8>();
         let waiting = || tells(rtprof::task::wait(WaitKind::Sync, receive));
-        play(told, "tells", waiting, || wakes(async move { send.send(1).expect("it lives") })).await;
+        play(log, "tells", waiting, || wakes(async move { send.send(1).expect("it lives") })).await;
         let (send, receive) = oneshot::channel::<u8>();
         let waiting = || waits_for_device(rtprof::task::wait(WaitKind::Net, receive));
-        play(told, "waits_for_device", waiting, || wakes(async move { send.send(1).expect("it lives") }))
+        play(log, "waits_for_device", waiting, || wakes(async move { send.send(1).expect("it lives") }))
             .await;
 
         let (send, receive) = oneshot::channel::<u8>();
@@ -189,7 +189,7 @@ async fn script(told: &Told) {
                 tokio::task::yield_now().await;
             })
         };
-        play(told, "joins", waiting, ending).await;
+        play(log, "joins", waiting, ending).await;
     }
 }
 
@@ -226,16 +226,16 @@ fn only<'t>(story: &[Event<'t>], function: &str) -> Event<'t> {
 fn waits_are_as_long_as_the_program_knows_and_ended_by_whom_it_knows() {
     child::isolated("waits_are_as_long_as_the_program_knows_and_ended_by_whom_it_knows", || {
         record_everything();
-        let told = Told::default();
-        let trace = record(|| runtime().block_on(script(&told)));
+        let log = Log::default();
+        let trace = record(|| runtime().block_on(script(&log)));
         trace.assert_whole();
         trace.assert_in_order();
-        let told = told.lock().expect("nobody panics");
+        let log = log.lock().expect("nobody panics");
         for (what, event_type, _) in KINDS {
-            check_kind(&trace, what, event_type, &told[what]);
+            check_kind(&trace, what, event_type, &log[what]);
         }
         let all = |what: &str, part: fn(Moments) -> Between| {
-            told[what].iter().map(|moments| part(*moments)).fold(Between::default(), Between::and)
+            log[what].iter().map(|moments| part(*moments)).fold(Between::default(), Between::and)
         };
         let seen = Seen::now();
         for (what, ..) in KINDS {

@@ -3,7 +3,7 @@
 #![cfg(target_os = "linux")]
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::mpsc as told;
+use std::sync::mpsc as std_mpsc;
 use std::time::{Duration, Instant};
 
 use rtprof::sync::mpsc::sync_channel;
@@ -62,7 +62,7 @@ fn who_unlocks_on_the_way_to_sleep_does_not_seem_awake() {
     child::isolated("who_unlocks_on_the_way_to_sleep_does_not_seem_awake", || {
         let (mut began, mut notified) = (Moment::now(), Moment::now());
         let parsed = record(|| {
-            let ((holds, held), (queues, queued)) = (told::channel(), told::channel());
+            let ((holds, held), (queues, queued)) = (std_mpsc::channel(), std_mpsc::channel());
             let waiter = named("waiter").spawn(move || {
                 let mut state = STATE.lock();
                 holds.send(thread_id()).expect("the test listens");
@@ -103,13 +103,13 @@ fn a_rendezvous_is_shown_as_it_is() {
         let mut taken = Vec::new();
         let parsed = record(|| {
             let (send, receive) = sync_channel(0);
-            let (tell, told) = told::channel();
+            let (tx, rx) = std_mpsc::channel();
             taken.push(Moment::now());
             let sender = named("sender").spawn(move || {
-                tell.send(thread_id()).expect("the test listens");
+                tx.send(thread_id()).expect("the test listens");
                 (0..3).for_each(|n| send.send(n).expect("it listens"));
             });
-            let sender_id = told.recv().expect("it has begun");
+            let sender_id = rx.recv().expect("it has begun");
             for n in 0..3 {
                 wait_until_asleep(sender_id);
                 pause();
@@ -144,14 +144,14 @@ fn a_handler_in_a_sleeping_thread_does_not_wake_it() {
         unsafe { libc::signal(libc::SIGUSR1, handler as *const () as libc::sighandler_t) };
         let parsed = record(|| {
             let held = LOCK.lock();
-            let (tell, told) = told::channel();
+            let (tx, rx) = std_mpsc::channel();
             let waiter = named("waiter").spawn(move || {
                 // SAFETY: the call returns the thread's own handle.
                 THREAD.store(unsafe { libc::pthread_self() }, Ordering::Release);
-                tell.send(thread_id()).expect("the test listens");
+                tx.send(thread_id()).expect("the test listens");
                 drop(LOCK.lock());
             });
-            let waiter_id = told.recv().expect("it has begun");
+            let waiter_id = rx.recv().expect("it has begun");
             for n in 1..=5 {
                 wait_until_asleep(waiter_id);
                 // SAFETY: the thread lives, because it waits for the lock.

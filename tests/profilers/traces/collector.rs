@@ -63,24 +63,24 @@ fn a_collection_at_once() {
 fn a_collection_from_before() {
     child::isolated("a_collection_from_before", || {
         let kept = Kept::default();
-        let (tell, told) = std::sync::mpsc::channel::<()>();
+        let (tx, rx) = std::sync::mpsc::channel::<()>();
         let (length, mut stats) = (Duration::from_millis(20), None);
         std::thread::scope(|scope| {
             let (done, ended) = std::sync::mpsc::channel();
             scope.spawn(move || {
-                told.recv().expect("it is told");
+                rx.recv().expect("it is rx");
                 rtprof::collector::collect(|| std::thread::sleep(length));
                 done.send(()).expect("the other listens");
             });
             let written = kept.clone();
-            // The closure owns `tell`, so that the other thread does not wait for ever if this one fails.
+            // The closure owns `tx`, so that the other thread does not wait for ever if this one fails.
             let other = scope.spawn(move || {
                 trace::start(std::io::sink()).expect("no other trace goes on");
                 rtprof::collector::collect(|| {
                     trace::stop().expect("a sink takes everything");
                     trace::start(written).expect("the one before is over");
                 });
-                tell.send(()).expect("the other listens");
+                tx.send(()).expect("the other listens");
                 ended.recv().expect("its collection ends well");
                 trace::log("it", "goes on");
             });

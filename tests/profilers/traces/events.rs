@@ -161,9 +161,9 @@ fn regions() {
         let trace = record(trace_script::annotations);
         let of = |name: &str| {
             let regions = trace.by(name, EventType::UserRegion).into_iter();
-            let told =
+            let rx =
                 |event: Event<'_>| (event.argument("mode").expect("it has one"), event.name().to_owned());
-            regions.map(told).collect::<Vec<_>>()
+            regions.map(rx).collect::<Vec<_>>()
         };
         let (begin, end) = (|name: &str| (0, name.to_owned()), |name: &str| (1, name.to_owned()));
         let expected = [
@@ -295,12 +295,12 @@ fn every_type() {
     ];
     child::isolated("every_type", || {
         let (wake, woken) = rtprof::sync::mpsc::channel::<()>();
-        let (tell, told) = std::sync::mpsc::channel();
+        let (tx, rx) = std::sync::mpsc::channel();
         let before = rtprof::thread::spawn(move || {
-            tell.send(thread_id()).expect("the test listens");
+            tx.send(thread_id()).expect("the test listens");
             assert!(woken.recv().is_err(), "nothing is sent");
         });
-        wait_until_asleep(told.recv().expect("the thread has begun"));
+        wait_until_asleep(rx.recv().expect("the thread has begun"));
         let trace = record(trace_script::everything);
         drop(wake);
         before.join().expect("the thread ends well");

@@ -18,8 +18,8 @@ use test_support::trace_go::{Reading, check, check_events, check_pages, check_pr
 use test_support::trace_script;
 use test_support::{Background, child, go, rounds, stress, until};
 
-fn now_asleep(tell: std::sync::mpsc::Receiver<i32>) {
-    tell.iter().for_each(wait_until_asleep);
+fn now_asleep(rx: std::sync::mpsc::Receiver<i32>) {
+    rx.iter().for_each(wait_until_asleep);
 }
 
 #[test]
@@ -72,26 +72,26 @@ fn started_while_all_wait() {
         let mut guard = Some(lock.lock());
         let mut stats = None;
         thread::scope(|scope| {
-            let (tell, told) = std::sync::mpsc::channel();
+            let (tx, rx) = std::sync::mpsc::channel();
             for number in 0..8 {
-                let (lock, tell) = (&lock, tell.clone());
+                let (lock, tx) = (&lock, tx.clone());
                 let wait = move || {
-                    tell.send(thread_id()).expect("the test listens");
-                    drop(tell);
+                    tx.send(thread_id()).expect("the test listens");
+                    drop(tx);
                     trace_script::locks(|| drop(lock.lock()));
                 };
                 let builder = thread::Builder::new().name(format!("waiter {number}"));
                 drop(builder.spawn_scoped(scope, wait).expect("there can be eight"));
             }
-            let of_receiver = tell.clone();
+            let of_receiver = tx.clone();
             let receive = move || {
                 of_receiver.send(thread_id()).expect("the test listens");
                 drop(of_receiver);
                 trace_script::receives(|| assert!(receiver.recv().is_err()));
             };
             drop(thread::Builder::new().name("receiver".into()).spawn_scoped(scope, receive));
-            drop(tell);
-            now_asleep(told);
+            drop(tx);
+            now_asleep(rx);
             self_check::want_other_formats(true);
             trace::start(kept.clone()).expect("no other trace goes on");
             trace_script::unlocks(|| drop(guard.take()));
@@ -120,17 +120,17 @@ fn stopped_while_all_wait() {
         thread::scope(|scope| {
             let guard = lock.lock();
             trace = Some(record(|| {
-                let (tell, told) = std::sync::mpsc::channel();
+                let (tx, rx) = std::sync::mpsc::channel();
                 for _ in 0..8 {
-                    let (lock, tell) = (&lock, tell.clone());
+                    let (lock, tx) = (&lock, tx.clone());
                     scope.spawn(move || {
-                        tell.send(thread_id()).expect("the test listens");
-                        drop(tell);
+                        tx.send(thread_id()).expect("the test listens");
+                        drop(tx);
                         trace_script::locks(|| drop(lock.lock()));
                     });
                 }
-                drop(tell);
-                now_asleep(told);
+                drop(tx);
+                now_asleep(rx);
                 trace_script::receives(|| receiver.recv_timeout(Duration::from_millis(5)).ok());
             }));
             drop(guard);

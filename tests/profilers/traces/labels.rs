@@ -22,10 +22,10 @@ fn a_thread_shows_the_labels_it_runs_with() {
         let parsed = traced(|| {
             let (ask, asked) = channel();
             let (answer, answered) = channel();
-            let (tell, told) = std::sync::mpsc::channel();
+            let (tx, rx) = std::sync::mpsc::channel();
             let asker = thread_id();
             let worker = named("worker").spawn(move || {
-                tell.send(thread_id()).expect("the test listens");
+                tx.send(thread_id()).expect("the test listens");
                 let reply = || {
                     let n: u32 = asked.recv().expect("somebody asks");
                     // The asker must not hold the channel's lock, which would make this thread wait.
@@ -40,7 +40,7 @@ fn a_thread_shows_the_labels_it_runs_with() {
                 reply();
                 reply();
             });
-            let worker_id = told.recv().expect("it has begun");
+            let worker_id = rx.recv().expect("it has begun");
             for n in 0..5 {
                 wait_until_asleep(worker_id);
                 ask.send(n).expect("it listens");

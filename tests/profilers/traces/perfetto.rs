@@ -143,16 +143,16 @@ fn a_thread_that_waited_before_the_trace_is_a_thread() {
     child::isolated("a_thread_that_waited_before_the_trace_is_a_thread", || {
         let lock = Arc::new(Mutex::new(()));
         let held = lock.lock();
-        let (tell, told) = std::sync::mpsc::channel();
+        let (tx, rx) = std::sync::mpsc::channel();
         let waits = {
             let lock = lock.clone();
             let waits = move || {
-                tell.send(thread_id()).expect("it listens");
+                tx.send(thread_id()).expect("it listens");
                 drop(lock.lock());
             };
             thread::Builder::new().name("waits".into()).spawn(waits).expect("a thread")
         };
-        let id = told.recv().expect("it has begun");
+        let id = rx.recv().expect("it has begun");
         wait_until_asleep(id);
         let trace = record(move || {
             drop(held);

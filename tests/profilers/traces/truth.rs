@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::hint::black_box;
-use std::sync::mpsc as told;
+use std::sync::mpsc as std_mpsc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -38,7 +38,7 @@ fn waiter<'scope, T: Send + 'scope>(
     name: &str,
     body: impl FnOnce() -> T + Send + 'scope,
 ) -> Waiting<'scope, T> {
-    let (send, receive) = told::channel();
+    let (send, receive) = std_mpsc::channel();
     let body = move || {
         let id = thread_id();
         send.send((id, awake(id), Instant::now())).expect("the test listens");
@@ -80,13 +80,13 @@ impl<T> Waiting<'_, T> {
 }
 
 /// A wait in the trace: the event that begins it and the event that ends it.
-struct Told<'a> {
+struct RecordedWait<'a> {
     block: Event<'a>,
     unblock: Event<'a>,
 }
 
 /// Returns all waits of a trace that have ended, in the states that `-pprof=sync` counts.
-fn waits(trace: &Trace) -> Vec<Told<'_>> {
+fn waits(trace: &Trace) -> Vec<RecordedWait<'_>> {
     let mut open: HashMap<u64, Event<'_>> = HashMap::new();
     let mut waits = Vec::new();
     for event in trace.parsed.events() {
@@ -100,7 +100,7 @@ fn waits(trace: &Trace) -> Vec<Told<'_>> {
             }
             EventType::GoUnblock | EventType::GoUnblockLocal => {
                 let goroutine = event.target().expect("it names whom it wakes");
-                waits.extend(open.remove(&goroutine).map(|block| Told { block, unblock: event }));
+                waits.extend(open.remove(&goroutine).map(|block| RecordedWait { block, unblock: event }));
             }
             _ => {}
         }
@@ -108,8 +108,8 @@ fn waits(trace: &Trace) -> Vec<Told<'_>> {
     waits
 }
 
-fn nanos(told: &Told<'_>) -> i64 {
-    (told.unblock.time() - told.block.time()) as i64
+fn nanos(wait: &RecordedWait<'_>) -> i64 {
+    (wait.unblock.time() - wait.block.time()) as i64
 }
 
 /// Runs a lock, a condition variable and a channel: three waits each, ended by known goroutines after known times. A
@@ -166,21 +166,21 @@ fn waits_are_as_long_as_they_were() {
         trace.assert_in_order();
         let profile = Seen::now();
         let (waker, name) = main_goroutine(&trace);
-        let told = waits(&trace);
+        let waits = waits(&trace);
         let perfetto = trace.in_perfetto();
         let mut sums = Vec::new();
         for (who, function, waking) in ROLES {
-            let told: Vec<_> = told.iter().filter(|told| has(told.block, function)).collect();
-            assert_eq!(told.len(), 3, "{function}");
-            for (told, waited) in told.iter().zip(&seen[function]) {
-                waited.time.check(function, nanos(told));
-                check_stack(told.block, function, who);
-                assert_eq!(trace.parsed.goroutine_name(told.block.g()), Some(who));
-                assert_eq!(told.unblock.event_type(), EventType::GoUnblock, "{:?}", told.unblock);
-                assert_eq!(told.unblock.g(), waker, "{:?}", told.unblock);
-                check_stack(told.unblock, waking, &name);
+            let waits: Vec<_> = waits.iter().filter(|wait| has(wait.block, function)).collect();
+            assert_eq!(waits.len(), 3, "{function}");
+            for (wait, waited) in waits.iter().zip(&seen[function]) {
+                waited.time.check(function, nanos(wait));
+                check_stack(wait.block, function, who);
+                assert_eq!(trace.parsed.goroutine_name(wait.block.g()), Some(who));
+                assert_eq!(wait.unblock.event_type(), EventType::GoUnblock, "{:?}", wait.unblock);
+                assert_eq!(wait.unblock.g(), waker, "{:?}", wait.unblock);
+                check_stack(wait.unblock, waking, &name);
             }
-            let sum: i64 = told.iter().map(|told| nanos(told)).sum();
+            let sum: i64 = waits.iter().map(|wait| nanos(wait)).sum();
             let blocked = profile.blocked(function);
             assert_eq!(blocked.count, 3, "{function}: one event for both");
             // Both use the same clock. Between the two readings lie a few instructions, a page fault, or the loss of a

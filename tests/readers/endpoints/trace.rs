@@ -51,13 +51,13 @@ static ROUNDS: AtomicUsize = AtomicUsize::new(0);
 /// Runs a thread that begins, receives four messages, waits for each, and ends.
 fn round() {
     let (send, receive) = channel();
-    let (tell, told) = std::sync::mpsc::channel();
+    let (tx, rx) = std::sync::mpsc::channel();
     let worker = thread::Builder::new().name("worker".into());
     let worker = worker.spawn(move || {
-        tell.send(thread_id()).expect("it listens");
+        tx.send(thread_id()).expect("it listens");
         receive.iter().sum::<u32>()
     });
-    let worker_id = told.recv().expect("it has begun");
+    let worker_id = rx.recv().expect("it has begun");
     (1..=4).for_each(|n| {
         thread::sleep(Duration::from_millis(1));
         wait_until_asleep(worker_id);

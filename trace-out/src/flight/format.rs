@@ -6,7 +6,7 @@ use rtprof_tracer::generation::{Generation, Tables};
 use crate::encode::{Clock, Counts, Encode};
 use crate::error::TraceError;
 use crate::options::Format;
-use crate::perfetto::{self, PartFile, Perfetto};
+use crate::perfetto::{self, GenerationFile, Perfetto};
 use crate::v2::{self, V2, Version};
 
 /// Encodes the generations that a flight recorder keeps.
@@ -16,15 +16,15 @@ pub(super) enum Encoder {
 }
 
 /// An encoded generation whose names are looked up when it is written.
-pub(super) enum Part {
-    Go(v2::Part),
-    Perfetto(perfetto::Part),
+pub(super) enum EncodedGeneration {
+    Go(v2::UnnamedGeneration),
+    Perfetto(perfetto::UnnamedGeneration),
 }
 
 /// The file of a window.
 pub(super) enum File {
     Go,
-    Perfetto(PartFile),
+    Perfetto(GenerationFile),
 }
 
 /// Returns the version of Go that is named by a format; `None` for Perfetto's.
@@ -60,15 +60,15 @@ impl Encoder {
         })
     }
 
-    pub(super) fn part(&mut self, generation: &Generation<'_>, tables: &dyn Tables) -> Part {
+    pub(super) fn part(&mut self, generation: &Generation<'_>, tables: &dyn Tables) -> EncodedGeneration {
         match self {
             Self::Go(encoder) => {
                 encoder.generation(generation, tables, &mut Vec::new());
-                Part::Go(encoder.end_part())
+                EncodedGeneration::Go(encoder.end_part())
             }
             Self::Perfetto(encoder) => {
                 encoder.generation(generation, tables, &mut Vec::new());
-                Part::Perfetto(encoder.end_part(tables))
+                EncodedGeneration::Perfetto(encoder.end_part(tables))
             }
         }
     }
@@ -81,7 +81,7 @@ impl Encoder {
     }
 }
 
-impl Part {
+impl EncodedGeneration {
     /// Returns the memory that it takes, roughly.
     pub(super) fn memory(&self) -> usize {
         match self {
@@ -102,18 +102,24 @@ impl File {
                 out.extend_from_slice(version.header());
                 Self::Go
             }
-            None => Self::Perfetto(PartFile::begin(out)),
+            None => Self::Perfetto(GenerationFile::begin(out)),
         })
     }
 
     /// Appends a part of this format, the one after the last one. `tables` must be those of the records.
-    pub(super) fn put(&mut self, part: &Part, tables: &dyn Tables, view: View, out: &mut Vec<u8>) {
+    pub(super) fn put(
+        &mut self,
+        part: &EncodedGeneration,
+        tables: &dyn Tables,
+        view: View,
+        out: &mut Vec<u8>,
+    ) {
         match (self, part) {
-            (Self::Go, Part::Go(part)) => {
+            (Self::Go, EncodedGeneration::Go(part)) => {
                 out.extend_from_slice(part.events());
                 part.put_names(tables, view, out);
             }
-            (Self::Perfetto(file), Part::Perfetto(part)) => file.put(part, tables, view, out),
+            (Self::Perfetto(file), EncodedGeneration::Perfetto(part)) => file.put(part, tables, view, out),
             _ => unreachable!("a flight recorder has one format"),
         }
     }

@@ -23,7 +23,7 @@ use rtprof_symbols::symbolizer::Symbolization;
 use rtprof_symbols::view::View;
 use rtprof_tracer::drain::Counts;
 
-use super::recording::{Consumer, Kind, Limits, Part};
+use super::recording::{Consumer, Kind, Limits, QueuedGeneration};
 use super::samples::Samples;
 use crate::encode::Clock;
 use crate::error::TraceError;
@@ -352,7 +352,7 @@ impl Live {
         self.consumer.next().is_some_and(|part| self.encode(part))
     }
 
-    fn encode(&mut self, part: Part) -> bool {
+    fn encode(&mut self, part: QueuedGeneration) -> bool {
         let before = self.counts.bytes;
         self.counts = self.consumer.counts(&part);
         let Some(generation) = part.generation() else { return false };

@@ -8,7 +8,7 @@ use rtprof_runtime::clock;
 
 use crate::stats::time_of;
 
-use super::format::Part;
+use super::format::EncodedGeneration;
 
 /// The newest generations, oldest first.
 pub(super) struct Ring {
@@ -23,7 +23,7 @@ struct Kept {
     /// The tick at which it began.
     begin: u64,
     memory: usize,
-    part: Arc<Part>,
+    part: Arc<EncodedGeneration>,
 }
 
 impl Ring {
@@ -32,11 +32,11 @@ impl Ring {
     }
 
     /// Adds a generation that has just ended, and drops old ones. Go: `recorder.endGeneration`.
-    pub(super) fn push(&mut self, begin: u64, part: Part) {
+    pub(super) fn push(&mut self, begin: u64, part: EncodedGeneration) {
         self.push_at(clock::ticks(), begin, part.memory(), Arc::new(part));
     }
 
-    fn push_at(&mut self, now: u64, begin: u64, memory: usize, part: Arc<Part>) {
+    fn push_at(&mut self, now: u64, begin: u64, memory: usize, part: Arc<EncodedGeneration>) {
         self.kept.push_back(Kept { begin, memory, part });
         self.memory += memory;
         // The generation that crosses a limit is kept, the ones before it are not.
@@ -50,7 +50,7 @@ impl Ring {
     }
 
     /// Returns all generations, oldest first.
-    pub(super) fn parts(&self) -> Vec<Arc<Part>> {
+    pub(super) fn parts(&self) -> Vec<Arc<EncodedGeneration>> {
         self.kept.iter().map(|kept| kept.part.clone()).collect()
     }
 
@@ -70,7 +70,12 @@ mod tests {
         let second = clock::ticks_per_second();
         for (at, &memory) in memory.iter().enumerate() {
             let begin = (at as u64 + 1) * second;
-            ring.push_at(begin + second, begin, memory, Arc::new(Part::Go(v2::Part::empty())));
+            ring.push_at(
+                begin + second,
+                begin,
+                memory,
+                Arc::new(EncodedGeneration::Go(v2::UnnamedGeneration::empty())),
+            );
             assert_eq!(ring.memory(), ring.kept.iter().map(|kept| kept.memory).sum::<usize>());
         }
         ring.kept.iter().map(|kept| kept.memory).collect()

@@ -11,12 +11,12 @@ use crate::error::TraceError;
 use crate::options::Format;
 use crate::stats::Stats;
 
-use super::format::{File, Part};
+use super::format::{EncodedGeneration, File};
 
 /// The generations of a window. Its writer holds no lock of the recorder, so `w` may take as long as it wants.
 pub(super) struct Window {
     pub(super) format: Format,
-    pub(super) parts: Vec<Arc<Part>>,
+    pub(super) parts: Vec<Arc<EncodedGeneration>>,
     pub(super) tables: Arc<TableView>,
     pub(super) view: View,
 }

@@ -33,7 +33,7 @@ impl Order {
             return Ok(());
         }
         // The goroutine's own lane may have changes from before the loss that are not read yet.
-        let is_elsewhere = self.lanes[reading.lane].thread != status.goroutine;
+        let is_elsewhere = self.lanes[reading.lane].goroutine != status.goroutine;
         let is_there = goroutine.is_known && ahead == 0;
         if goroutine.is_known && status.is_after_loss && is_elsewhere && !is_there && !reading.is_due {
             return Err(Awaits::Jump(target, status.number));

@@ -24,7 +24,7 @@ pub(super) struct OpenCall {
 #[derive(Clone, Default)]
 pub(super) struct OrderedLane {
     /// The goroutine of the thread; 0 for none, or for a lane that is over.
-    pub(super) thread: u64,
+    pub(super) goroutine: u64,
     /// The index of that goroutine; [`NONE`](super::goroutines::NONE) for none, and when it has ended.
     pub(super) own: u32,
     /// The tasks that it polls, each inside the poll of the previous one.
@@ -50,13 +50,13 @@ pub(super) type Lanes = DenseTable<OrderedLane>;
 
 impl Lanes {
     /// Returns the lane of a thread, and whether it is new.
-    pub(super) fn at(&mut self, thread: u64) -> (u32, bool) {
-        self.find_or_insert(thread, || OrderedLane { thread, ..OrderedLane::default() })
+    pub(super) fn at(&mut self, goroutine: u64) -> (u32, bool) {
+        self.find_or_insert(goroutine, || OrderedLane { goroutine, ..OrderedLane::default() })
     }
 
     /// Returns all lanes that are not over, except the shared one.
     pub(super) fn open(&self) -> impl Iterator<Item = u32> + '_ {
-        self.indices().filter(|&lane| self[lane].thread != 0)
+        self.indices().filter(|&lane| self[lane].goroutine != 0)
     }
 }
 

@@ -74,13 +74,13 @@ impl Order {
         self.generation += 1;
         let mut readings = Vec::with_capacity(generation.lanes.len());
         for records in &generation.lanes {
-            let (lane, _) = self.lanes.at(records.thread);
+            let (lane, _) = self.lanes.at(records.goroutine);
             self.lanes[lane].seen = self.generation;
             if lane != SHARED {
-                sink.lane(lane, records.thread, records.thread_id);
+                sink.lane(lane, records.goroutine, records.thread_id);
             }
             if lane != SHARED && !self.lanes[lane].has_ended {
-                self.lanes[lane].own = self.goroutines.at(records.thread);
+                self.lanes[lane].own = self.goroutines.at(records.goroutine);
             }
             readings.push(Reading::new(lane, records));
         }
@@ -171,7 +171,7 @@ impl Order {
         // If that contradicts the task's state, a declaration of the task follows on this lane, or the trace is further
         // already.
         if let Some(polled) = self.goroutines.find(goroutine)
-            && goroutine != self.lanes[lane].thread
+            && goroutine != self.lanes[lane].goroutine
             && self.goroutines[polled].state == State::Running
         {
             self.begin_poll(polled, lane);
@@ -235,7 +235,7 @@ impl Order {
             let &(tick, ref record) = reading.pending.as_ref()?;
             let (goroutine, number, runs, is_own) = match *record {
                 Record::Start { goroutine, number, .. } => {
-                    (goroutine, number, false, self.lanes[reading.lane].thread == goroutine)
+                    (goroutine, number, false, self.lanes[reading.lane].goroutine == goroutine)
                 }
                 Record::Poll { goroutine, number, .. } => (goroutine, number, false, true),
                 Record::Await { goroutine, number, .. }
@@ -311,7 +311,7 @@ impl Order {
                 lane.seen != self.generation
                     && !self
                         .goroutines
-                        .find(lane.thread)
+                        .find(lane.goroutine)
                         .is_some_and(|thread| self.goroutines[thread].is_alive())
             })
             .collect();
@@ -321,7 +321,7 @@ impl Order {
     }
 
     fn end_lane(&mut self, lane: u32, tick: u64, sink: &mut impl EventSink) {
-        if let Some(index) = self.goroutines.find(self.lanes[lane].thread)
+        if let Some(index) = self.goroutines.find(self.lanes[lane].goroutine)
             && self.goroutines[index].is_alive()
         {
             let tick = tick.max(self.goroutines[index].tick);
@@ -331,7 +331,7 @@ impl Order {
         }
         sink.lane_over(lane);
         self.end_polls_of(lane);
-        self.lanes.remove(self.lanes[lane].thread);
+        self.lanes.remove(self.lanes[lane].goroutine);
     }
 }
 

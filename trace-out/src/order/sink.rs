@@ -20,7 +20,7 @@ pub(crate) struct EventPosition {
 pub(crate) trait EventSink {
     /// Notes that the lane has records in this generation, from the kernel's thread `thread_id`. If that is 0, a thread
     /// is running of which nothing more is known yet.
-    fn lane(&mut self, lane: u32, thread: u64, thread_id: u32);
+    fn lane(&mut self, lane: u32, goroutine: u64, thread_id: u32);
 
     /// Introduces a goroutine, in the state of `status`. `owner` is the lane of its thread, if known.
     fn introduce(&mut self, at: EventPosition, goroutine: u32, owner: Option<u32>, status: &Status);

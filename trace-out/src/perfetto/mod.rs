@@ -12,13 +12,13 @@ mod levels;
 mod open_tasks;
 mod openings;
 mod packets;
-mod part;
 mod proto;
 mod sequence;
 #[cfg(test)]
 mod tests;
 mod track;
 mod tracks;
+mod unnamed;
 mod unordered;
 mod user_tasks;
 mod wire;
@@ -36,8 +36,8 @@ use super::schedule::{self, OUTSIDE, Schedule, Unmatched, Wire, Writing};
 use crate::encode::{Clock, Counts, Encode};
 use openings::Openings;
 use packets::{Packets, sequence};
-pub(crate) use part::{Part, PartFile};
 use tracks::Descriptions;
+pub(crate) use unnamed::{GenerationFile, UnnamedGeneration};
 
 /// Encoder of Perfetto's format.
 ///
@@ -71,7 +71,7 @@ impl Perfetto {
 
     /// Ends a generation whose names are looked up when it is written. Instead of
     /// [`end_generation`](Encode::end_generation), for all generations.
-    pub(crate) fn end_part(&mut self, tables: &dyn Tables) -> Part {
+    pub(crate) fn end_part(&mut self, tables: &dyn Tables) -> UnnamedGeneration {
         let procs = &mut self.schedule.procs;
         procs.wire.settle();
         let mut heads = Vec::new();
@@ -86,7 +86,7 @@ impl Perfetto {
         let Schedule { procs, names, .. } = &mut self.schedule;
         self.openings = Openings::of(&mut procs.wire, &openings, &names.definitions, &regions);
         openings.keep_listed(&mut procs.wire.tracks);
-        Part {
+        UnnamedGeneration {
             boot: procs.wire.boot_now(),
             begin: procs.wire.begin.saturating_sub(1),
             openings,

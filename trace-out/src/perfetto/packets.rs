@@ -42,7 +42,7 @@ pub(super) enum Open {
 
 /// What a reader knows of a goroutine.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Known {
+pub(super) struct ShownGoroutine {
     pub(super) id: u64,
     pub(super) kind: Kind,
     pub(super) name: u64,
@@ -101,7 +101,7 @@ pub(crate) struct Packets {
     /// The time at which the generation began.
     pub(super) begin: u64,
     /// By index.
-    pub(super) goroutines: DenseTable<Known>,
+    pub(super) goroutines: DenseTable<ShownGoroutine>,
     pub(super) tracks: Tracks,
     pub(super) user_tasks: UserTasks,
     pub(super) unordered: Unordered,
@@ -225,7 +225,7 @@ impl Packets {
         time: u64,
         event: TrackEvent,
     ) -> u64 {
-        let Known { id, kind, changed: (last, on), .. } = self.goroutines[index];
+        let ShownGoroutine { id, kind, changed: (last, on), .. } = self.goroutines[index];
         if kind == Kind::Thread(0) {
             self.tracks.note(id, kind);
         }
@@ -254,7 +254,7 @@ impl Packets {
         if self.goroutines[index].id != id {
             // The end of the one before was lost.
             self.set_level(index, self.begin, Level::None);
-            self.goroutines[index] = Known { id, ..Known::default() };
+            self.goroutines[index] = ShownGoroutine { id, ..ShownGoroutine::default() };
         }
         let known = &mut self.goroutines[index];
         known.kind = kind.unwrap_or(known.kind);
@@ -327,7 +327,7 @@ impl Packets {
     /// Ends the arrows that would end in the next generation: a reader may have only one of the two.
     fn end_flows(&mut self, end: u64) {
         for index in self.goroutines.indices() {
-            let Known { id, kind, flow, changed: (last, _), .. } = self.goroutines[index];
+            let ShownGoroutine { id, kind, flow, changed: (last, _), .. } = self.goroutines[index];
             if flow != 0 {
                 self.goroutines[index].flow = 0;
                 let event = TrackEvent { flow_end: flow, ..TrackEvent::instant(name::CAN_RUN, 0) };

@@ -32,7 +32,10 @@ fn trace(generations: &[Vec<RecordedLane>]) -> Trace {
 }
 
 /// Encodes generations one after the other, to be kept.
-fn parts(perfetto: &mut Perfetto, generations: impl IntoIterator<Item = Vec<RecordedLane>>) -> Vec<Part> {
+fn parts(
+    perfetto: &mut Perfetto,
+    generations: impl IntoIterator<Item = Vec<RecordedLane>>,
+) -> Vec<UnnamedGeneration> {
     let parts = (0..).zip(generations).map(|(number, lanes)| {
         let generation = generation(at(number, 0), at(number + 1, 0), &lanes);
         perfetto.generation(&generation, &Texts::new(), &mut Vec::new());
@@ -41,9 +44,9 @@ fn parts(perfetto: &mut Perfetto, generations: impl IntoIterator<Item = Vec<Reco
     parts.collect()
 }
 
-fn window(parts: &[Part]) -> Trace {
+fn window(parts: &[UnnamedGeneration]) -> Trace {
     let mut bytes = Vec::new();
-    let mut file = PartFile::begin(&mut bytes);
+    let mut file = GenerationFile::begin(&mut bytes);
     for part in parts {
         file.put(part, &Texts::new(), View::default(), &mut bytes);
     }

@@ -11,12 +11,12 @@
 //!   search 7                                          [waits ] [running     ][ channel receive ][running]
 //! ```
 
-use crate::schedule::{Changed, Event, Found, OUTSIDE, Phase, Proc, Reason, Wire};
+use crate::schedule::{Changed, Event, Introduction, OUTSIDE, Phase, Proc, Reason, Wire};
 
 use super::definitions::{Tables, annotation, category, iid, name};
 use super::event::{TrackEvent, Value};
 use super::levels::Level;
-use super::packets::{Known, Lane, Open, Packets, Sample, kernel_number, sequence};
+use super::packets::{Lane, Open, Packets, Sample, ShownGoroutine, kernel_number, sequence};
 use super::track;
 use super::tracks::Kind;
 
@@ -28,7 +28,7 @@ impl Packets {
     /// Shows that a goroutine runs on a P.
     fn run(&mut self, proc: u32, lane: &mut Lane, time: u64, index: u32, label: u64) -> u64 {
         let time = self.close(proc, lane, index, time);
-        let Known { id, kind, name: own_name, flow, .. } = self.goroutines[index];
+        let ShownGoroutine { id, kind, name: own_name, flow, .. } = self.goroutines[index];
         if kind != Kind::Task {
             // After losses it may be shown on a P that stands in for that of its thread.
             let thread_id = if lane.owner == id { kernel_number(lane.thread_id) } else { 0 };
@@ -102,7 +102,15 @@ impl Packets {
     }
 
     /// Shows a goroutine that the trace did not know.
-    fn find(&mut self, proc: u32, lane: &mut Lane, time: u64, index: u32, phase: Phase, found: Found) -> u64 {
+    fn find(
+        &mut self,
+        proc: u32,
+        lane: &mut Lane,
+        time: u64,
+        index: u32,
+        phase: Phase,
+        found: Introduction,
+    ) -> u64 {
         if found.thread_id != 0 {
             // It was there when the generation began.
             self.see_thread(index, self.begin, found.thread_id);

@@ -37,7 +37,7 @@ pub(crate) struct Start {
 
 /// What was recorded of a goroutine that the trace did not know.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Found {
+pub(crate) struct Introduction {
     pub(crate) is_task: bool,
     /// The kernel's number of its thread; 0 for a task, and for a thread that has not begun.
     pub(crate) thread_id: u32,
@@ -93,6 +93,6 @@ pub(crate) enum Event<'a> {
         start: Start,
         phase: Phase,
         is_assisting: bool,
-        found: Option<Found>,
+        found: Option<Introduction>,
     },
 }

@@ -24,7 +24,7 @@ mod writing;
 
 pub(crate) use changes::{Schedule, Unmatched};
 pub(crate) use collector::CollectorEvent;
-pub(crate) use event::{Changed, Event, Found, Start};
+pub(crate) use event::{Changed, Event, Introduction, Start};
 pub(crate) use goroutines::Phase;
 pub(crate) use names::{Definitions, Frame, Names};
 pub(crate) use procs::{OUTSIDE, Proc, Procs, Wire};

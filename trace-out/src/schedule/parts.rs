@@ -4,7 +4,7 @@ use rtprof_tracer::generation::Tables;
 use rtprof_tracer::record::StringId;
 
 use super::changes::Schedule;
-use super::event::{Event, Found};
+use super::event::{Event, Introduction};
 use super::goroutines::Phase;
 use super::procs::{OUTSIDE, Wire};
 
@@ -33,7 +33,7 @@ impl<W: Wire> Schedule<W> {
         (goroutine, name): (u64, StringId),
         (proc, phase): (u32, Phase),
         tick: u64,
-        found: Found,
+        found: Introduction,
         tables: &dyn Tables,
     ) {
         let appeared = self.goroutines.begin(index, goroutine, name, &mut self.ids);
@@ -46,7 +46,7 @@ impl<W: Wire> Schedule<W> {
     }
 
     /// Writes the state of a goroutine. A running one runs on `proc`.
-    fn state(&mut self, index: u32, proc: u32, tick: u64, found: Option<Found>, tables: &dyn Tables) {
+    fn state(&mut self, index: u32, proc: u32, tick: u64, found: Option<Introduction>, tables: &dyn Tables) {
         let goroutine = &self.goroutines[index];
         let (phase, is_assisting) = (goroutine.phase, goroutine.is_assisting);
         let start = self.names.start(goroutine.name, tables);

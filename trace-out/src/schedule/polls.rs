@@ -16,7 +16,7 @@
 use rtprof_runtime::labels::LabelSetId;
 use rtprof_tracer::record::{Record, StackId};
 
-use crate::awaited::{Awaited, Left};
+use crate::awaited::{Awaited, SuspendedPoll};
 use crate::order::EventPosition;
 
 use super::changes::Schedule;
@@ -144,7 +144,7 @@ impl<W: Wire> Writing<'_, W> {
     }
 
     /// Ends the poll of a task that waits.
-    pub(super) fn await_(&mut self, at: EventPosition, tick: u64, left: Left) {
+    pub(super) fn await_(&mut self, at: EventPosition, tick: u64, left: SuspendedPoll) {
         let (awaited, library, stack) =
             self.schedule.awaited.of(left, self.generation, self.tables, self.view);
         let reason = match awaited {

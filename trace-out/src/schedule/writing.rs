@@ -7,11 +7,11 @@ use rtprof_symbols::view::View;
 use rtprof_tracer::generation::{Generation, Tables};
 use rtprof_tracer::record::{Record, StackId, Status, StringId, cut};
 
-use crate::awaited::Left;
+use crate::awaited::SuspendedPoll;
 use crate::order::{EventPosition, EventSink};
 
 use super::changes::{Schedule, unknown_thread};
-use super::event::{Event, Found, Thread};
+use super::event::{Event, Introduction, Thread};
 use super::goroutines::{Begun, NONE, Phase};
 use super::procs::{OUTSIDE, Wire};
 use super::reason::Reason;
@@ -89,7 +89,7 @@ impl<W: Wire> Writing<'_, W> {
             State::Waiting(reason) => self.schedule.text_of(Reason::Wait(reason)),
             _ => 0,
         };
-        let found = Found { is_task: status.is_task, thread_id: status.thread_id, text };
+        let found = Introduction { is_task: status.is_task, thread_id: status.thread_id, text };
         self.schedule.appear(index, (begun.goroutine, name), (proc, phase), tick, found, self.tables);
     }
 
@@ -116,12 +116,12 @@ impl<W: Wire> Writing<'_, W> {
 }
 
 impl<W: Wire> EventSink for Writing<'_, W> {
-    fn lane(&mut self, lane: u32, thread: u64, thread_id: u32) {
+    fn lane(&mut self, lane: u32, goroutine: u64, thread_id: u32) {
         let lane = self.schedule.lanes.entry(lane);
         if thread_id != 0 {
-            lane.thread = Thread { number: thread_id.into(), goroutine: thread };
+            lane.thread = Thread { number: thread_id.into(), goroutine };
         } else if lane.thread.number == 0 {
-            lane.thread = unknown_thread(thread, thread);
+            lane.thread = unknown_thread(goroutine, goroutine);
         }
     }
 
@@ -181,8 +181,8 @@ impl<W: Wire> EventSink for Writing<'_, W> {
         match *record {
             Record::Status(_) => {}
             Record::Poll { labels, .. } => self.begin_poll(at, target, tick, labels),
-            Record::Await { reason, told, stacks, .. } => {
-                self.await_(at, tick, Left { stacks, reason, told })
+            Record::Await { reason, declared, stacks, .. } => {
+                self.await_(at, tick, SuspendedPoll { stacks, reason, declared })
             }
             Record::Reschedule { stack, .. } => self.reschedule(at, tick, stack),
             Record::Ready { .. } => self.ready(at, tick),

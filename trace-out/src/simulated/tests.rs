@@ -217,7 +217,7 @@ fn pairs(threads: u64, rounds: u64) -> Vec<RecordedLane> {
         let tick = start + 100 + round * 10_000;
         for pair in lanes.chunks_exact_mut(2) {
             let [waiter, waker] = pair else { unreachable!() };
-            let thread = waiter.thread();
+            let thread = waiter.goroutine();
             waiter.block(tick, WaitReason::MutexLock);
             waker.put(tick + 1000, RecordKind::Unblock, [thread, round * 3 + 2, 1]);
             waker.put(tick + 1100, RecordKind::RegionBegin, [1, 4, 1]);

@@ -11,11 +11,11 @@ mod collector;
 mod definitions;
 mod event;
 mod outside;
-mod part;
 mod streams;
 #[cfg(test)]
 mod tests;
 mod threads;
+mod unnamed;
 mod writing;
 
 use rtprof_symbols::view::View;
@@ -27,8 +27,8 @@ use crate::encode::{Clock, Counts, Encode};
 use batch::put_clock;
 use clock::Snapshot;
 use event::EventType;
-pub(crate) use part::Part;
 use streams::Streams;
+pub(crate) use unnamed::UnnamedGeneration;
 
 /// The version of Go that a file names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,11 +121,11 @@ impl Encode for V2 {
 impl V2 {
     /// Ends a generation whose names are looked up when it is written. Instead of
     /// [`end_generation`](Encode::end_generation).
-    pub(crate) fn end_part(&mut self) -> Part {
+    pub(crate) fn end_part(&mut self) -> UnnamedGeneration {
         let mut events = Vec::new();
         self.put_events(&mut events);
         let number = self.schedule.procs.wire.generation();
-        Part::new((self.version, number, self.begin), events, self.schedule.names.take_part())
+        UnnamedGeneration::new((self.version, number, self.begin), events, self.schedule.names.take_part())
     }
 
     /// Appends the clock and the events of a generation.

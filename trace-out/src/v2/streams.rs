@@ -106,7 +106,7 @@ enum Place {
 
 /// What a reader knows of a goroutine.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Known {
+pub(super) struct ShownGoroutine {
     pub(super) id: u64,
     /// The sequence number of its last change in this generation.
     pub(super) sequence: u64,
@@ -129,7 +129,7 @@ pub(super) struct Streams {
     /// By P.
     pub(super) streams: DenseTable<Stream>,
     /// By index.
-    pub(super) goroutines: DenseTable<Known>,
+    pub(super) goroutines: DenseTable<ShownGoroutine>,
     pub(super) outside: Outside,
     /// Closed batches.
     pub(super) closed: Vec<u8>,
@@ -350,7 +350,7 @@ impl Streams {
         let known = self.goroutines.entry(index);
         let is_new = known.id != goroutine;
         if is_new {
-            *known = Known { id: goroutine, ..Known::default() };
+            *known = ShownGoroutine { id: goroutine, ..ShownGoroutine::default() };
         }
         known.sequence = 0;
         let status = match phase {

@@ -118,7 +118,7 @@ fn calls_in_progress_go_on() {
         first.status(at(0, 10), 1, 3, State::Running).log(at(0, 100), 0, 6, "before");
         let mut told = RecordedLane::new(0);
         told.put(at(0, 900_000), RecordKind::InCall, [1, state.number().into(), at(0, 5_000)]);
-        // Told again in a generation in which nothing else happens.
+        // DeclaredReasons again in a generation in which nothing else happens.
         let mut again = RecordedLane::new(0);
         again.status(at(1, 10), 1, 3, State::Running);
         again.put(at(1, 900_000), RecordKind::InCall, [1, state.number().into(), at(0, 5_000)]);
@@ -204,7 +204,7 @@ fn waits_and_wake_ups_take_at_most_five_bytes() {
     const ROUNDS: u64 = 20_000;
     let mut lanes = vec![RecordedLane::new(1), RecordedLane::new(2)];
     for lane in &mut lanes {
-        lane.status(CLOCK.start, lane.thread(), 0, State::Running);
+        lane.status(CLOCK.start, lane.goroutine(), 0, State::Running);
     }
     for round in 0..ROUNDS {
         let tick = CLOCK.start + 100 + round * 3_000;

@@ -6,7 +6,7 @@ use crate::schedule::{Event, OUTSIDE, Proc, Wire};
 use super::definitions::Tables;
 use super::event::{EventType as E, NO_THREAD, proc_status};
 use super::outside;
-use super::streams::{Holds, Known, LAST_SEQUENCE, Shown, Streams, Syscall};
+use super::streams::{Holds, LAST_SEQUENCE, Shown, ShownGoroutine, Streams, Syscall};
 
 /// The most bytes of a sample.
 const SAMPLE: usize = 1 + 5 * 10;
@@ -92,7 +92,8 @@ impl Streams {
                 // A thread in a system call creates nothing, but after a loss it may seem so.
                 let is_outside = proc == OUTSIDE || matches!(self.streams[proc].holds, Holds::InSyscall(..));
                 let cause = (tick, self.thread_of(if is_outside { OUTSIDE } else { proc }));
-                *self.goroutines.entry(index) = Known { id: goroutine, cause, ..Known::default() };
+                *self.goroutines.entry(index) =
+                    ShownGoroutine { id: goroutine, cause, ..ShownGoroutine::default() };
                 self.put_with_proc(proc, tick, E::GoCreate, [goroutine, start.stack, stack]);
             }
             Event::Start { changed, label } => return self.start(proc, tick, changed, label),

@@ -23,7 +23,7 @@ use rtprof_runtime::task::{KeptStack, MAX_BRANCHES, Task};
 use rtprof_runtime::wait_reason::WaitReason;
 
 use super::LaneWriter;
-use crate::record::{RecordKind, StackId, StringId, Told};
+use crate::record::{DeclaredReasons, RecordKind, StackId, StringId};
 use crate::tables;
 
 /// Returns a task's state: from its word, or from the task itself if the trace does not know it.
@@ -128,7 +128,7 @@ impl LaneWriter<'_> {
         let Some((to, number, tick)) = self.leave_poll(task, to) else { return };
         let id = task.id();
         let [first, second, third, fourth, fifth] = stacks;
-        let reason = Told::of(left).beside(reason);
+        let reason = DeclaredReasons::of(left).beside(reason);
         match to {
             State::Runnable => self.write(RecordKind::Reschedule, tick, [id, number, first]),
             _ if several => {

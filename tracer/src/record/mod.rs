@@ -60,13 +60,13 @@
 //! record, with [`Status::is_after_loss`] set.
 
 mod collector;
+mod declared_reasons;
 mod read;
-mod told;
 mod write;
 
 pub use collector::{CollectorRecord, StwReason};
+pub use declared_reasons::DeclaredReasons;
 pub use read::Records;
-pub use told::Told;
 pub use write::Writer;
 
 use rtprof_runtime::labels::LabelSetId;
@@ -193,7 +193,7 @@ kinds! {
     Poll = 32, 2;
     /// task, number, its labels
     PollLabelled = 33, 3;
-    /// task, number, reason and the announced reason of the stack ([`Told`]), stack
+    /// task, number, reason and the announced reason of the stack ([`DeclaredReasons`]), stack
     Await = 34, 4;
     /// task, number, stack
     Reschedule = 35, 3;
@@ -257,7 +257,7 @@ pub enum Record<'a> {
     Call { state: State, stack: StackId, ticks: u64 },
     InCall { goroutine: u64, state: State, begin: u64 },
     Poll { goroutine: u64, number: u64, labels: LabelSetId },
-    Await { goroutine: u64, number: u64, reason: WaitReason, told: Told, stacks: Branches },
+    Await { goroutine: u64, number: u64, reason: WaitReason, declared: DeclaredReasons, stacks: Branches },
     Reschedule { goroutine: u64, number: u64, stack: StackId },
     Ready { goroutine: u64, number: u64 },
 }

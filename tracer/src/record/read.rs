@@ -6,7 +6,7 @@ use rtprof_runtime::labels::LabelSetId;
 use rtprof_runtime::state::State;
 use rtprof_runtime::wait_reason::WaitReason;
 
-use super::{CollectorRecord, Record, RecordKind, StackId, Status, StringId, Told};
+use super::{CollectorRecord, DeclaredReasons, Record, RecordKind, StackId, Status, StringId};
 
 /// The records of one buffer with their ticks.
 #[derive(Clone)]
@@ -101,13 +101,13 @@ impl<'a> Records<'a> {
             }
             RecordKind::Await => {
                 let reason = WaitReason::from_number(c as u8)?;
-                let (told, stacks) = (Told::from_argument(c), [stack_at(3), 0, 0, 0, 0]);
-                Record::Await { goroutine: a, number: b, reason, told, stacks }
+                let (declared, stacks) = (DeclaredReasons::from_argument(c), [stack_at(3), 0, 0, 0, 0]);
+                Record::Await { goroutine: a, number: b, reason, declared, stacks }
             }
             RecordKind::AwaitSeveral => {
                 let reason = WaitReason::from_number(c as u8)?;
-                let (told, stacks) = (Told::from_argument(c), [3, 4, 5, 6, 7].map(stack_at));
-                Record::Await { goroutine: a, number: b, reason, told, stacks }
+                let (declared, stacks) = (DeclaredReasons::from_argument(c), [3, 4, 5, 6, 7].map(stack_at));
+                Record::Await { goroutine: a, number: b, reason, declared, stacks }
             }
             RecordKind::Reschedule => Record::Reschedule { goroutine: a, number: b, stack: stack_at(2) },
             RecordKind::Ready => Record::Ready { goroutine: a, number: b },

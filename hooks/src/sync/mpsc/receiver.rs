@@ -7,7 +7,7 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::shared::{Shared, Taken};
+use super::shared::{Received, Shared};
 use super::{IntoIter, Iter, RecvError, RecvTimeoutError, TryIter, TryRecvError};
 use crate::frame;
 use crate::inner::deadline;
@@ -117,7 +117,7 @@ impl<T> Receiver<T> {
         }
         let mut batch = self.empty_batch();
         let mut state = self.shared.lock();
-        let Taken { message, unblocks } = self.shared.take(&mut state, &mut batch);
+        let Received { message, unblocks } = self.shared.take(&mut state, &mut batch);
         let has_senders = state.has_senders();
         drop(state);
         if unblocks {

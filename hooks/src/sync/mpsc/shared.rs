@@ -58,7 +58,7 @@ struct Blocked<T>(NonNull<Slot<T>>);
 unsafe impl<T: Send> Send for Blocked<T> {}
 
 /// The result of a receive.
-pub(super) struct Taken<T> {
+pub(super) struct Received<T> {
     pub(super) message: Option<T>,
     /// A sender's message was taken, and the sender must be woken.
     pub(super) unblocks: bool,
@@ -196,11 +196,11 @@ impl<T> Shared<T> {
 
     /// Takes a message. The receiver of an unbounded channel takes the other messages too, into `batch`, which is
     /// empty.
-    pub(super) fn take(&self, state: &mut State<T>, batch: &mut VecDeque<T>) -> Taken<T> {
+    pub(super) fn take(&self, state: &mut State<T>, batch: &mut VecDeque<T>) -> Received<T> {
         if self.bound == UNBOUNDED && state.messages.len() > 1 {
             std::mem::swap(&mut state.messages, batch);
             self.publish(state);
-            return Taken { message: batch.pop_front(), unblocks: false };
+            return Received { message: batch.pop_front(), unblocks: false };
         }
         let mut message = state.messages.pop_front();
         let mut unblocks = false;
@@ -216,7 +216,7 @@ impl<T> Shared<T> {
         if message.is_some() {
             self.publish(state);
         }
-        Taken { message, unblocks }
+        Received { message, unblocks }
     }
 
     /// Wakes the sender that has slept longest: its message was taken.

@@ -156,7 +156,7 @@ impl Account {
         let due = periods(now as i64 - charged, period);
         match self.charged.compare_exchange(charged, charged + (due * period) as i64, Relaxed, Relaxed) {
             Ok(_) => due,
-            // The collector, which ends the thread's sampling, has counted them.
+            // The sampler thread, which ends the thread's sampling, has counted them.
             Err(_) => 0,
         }
     }
@@ -185,7 +185,7 @@ impl Account {
 
     /// As [`settle`](Self::settle), for a thread that is signalled: nothing, unless there are more than the two whose signals
     /// may be on their way, and more than the [usual](USUAL) since the last signal of a timer. Called by the thread itself and
-    /// by the collector.
+    /// by the sampler thread.
     pub(super) fn settle_overdue(&self, now: u64, period: u64) -> u64 {
         self.settle_from(2 + USUAL * self.granted.load(Relaxed) as u64 / period, now, period)
     }

@@ -1,6 +1,6 @@
 //! Attaching a thread, so that it is signalled.
 //!
-//! Threads whose beginning the profiler sees attach themselves, so that their whole life is covered; the collector
+//! Threads whose beginning the profiler sees attach themselves, so that their whole life is covered; the sampler thread
 //! attaches all others, from outside. Where both do so at the same time, one of them finds that the thread has a slot
 //! already ([`CpuThread::begin`]).
 
@@ -83,7 +83,7 @@ impl Attacher {
     /// Attaches thread `id`, which blocks the `blocked` signals (bit 0 for signal 1). A thread that blocks our signal,
     /// or gets neither event nor timer, has a slot without either: it is silent. Returns `None` if it has a slot
     /// already, or has ended, or there is no memory. Safe to call in a hook, by the thread itself; also called by the
-    /// collector.
+    /// sampler thread.
     pub(super) fn attach(&self, id: u32, blocked: u64, since: Since) -> Option<&'static CpuThread> {
         let now = cpu_time::of_thread(id)?;
         let first = 1 + random::below(self.period);
@@ -103,7 +103,7 @@ impl Attacher {
     }
 
     /// Arms a thread that was silent so far. The time that it has used meanwhile belongs to its first sample. Called by
-    /// the collector.
+    /// the sampler thread.
     pub(super) fn arm_silent(&self, slot: &CpuThread, blocked: u64) {
         let id = slot.id();
         if let Some(now) = cpu_time::of_thread(id) {

@@ -1,7 +1,7 @@
 //! Finds threads that have begun to block the signal after their event or timer was set.
 //!
 //! Their signals stay pending, and a thread that waits for all signals (`sigwait`, `signalfd`) would take ours for one of the
-//! program's. So the collector ends their events. To read the mask of each thread at each look would take too long: it is
+//! program's. So the sampler thread ends their events. To read the mask of each thread at each look would take too long: it is
 //! read when the thread has run, but has had no sample in some looks. A thread that computes has samples, and one that sleeps
 //! is sent nothing. One look is not enough, since a thread in our handler blocks all signals too.
 
@@ -11,7 +11,7 @@ use core::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 /// µs (on a virtual machine with 2 cores), so a thousand threads that compute now and then cost less than 1 % of a processor.
 const LOOKS: u32 = 10;
 
-/// What the last looks at a thread found. Used only by the collector.
+/// What the last looks at a thread found. Used only by the sampler thread.
 #[derive(Default)]
 pub(super) struct Looks {
     /// The thread's processor time, in nanoseconds.

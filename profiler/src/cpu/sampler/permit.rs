@@ -28,10 +28,10 @@ const ENDING: u64 = 1 << 63;
 static HOLDER: AtomicU64 = AtomicU64::new(0);
 /// The serial number of the next sampling.
 static SERIAL: AtomicU32 = AtomicU32::new(0);
-/// Changes when the collector must wake up.
+/// Changes when the sampler thread must wake up.
 static CALLS: AtomicU32 = AtomicU32::new(0);
 
-/// Wakes the collector.
+/// Wakes the sampler thread.
 fn call() {
     CALLS.fetch_add(1, Ordering::Release);
     const WAKE: libc::c_int = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
@@ -85,7 +85,7 @@ impl Permit {
         self.0
     }
 
-    /// Waits for `time`, or until the sampling must end. Returns whether it must. Called by the collector.
+    /// Waits for `time`, or until the sampling must end. Returns whether it must. Called by the sampler thread.
     pub(super) fn wait_for_end(&self, time: Duration) -> bool {
         let is_ending = || HOLDER.load(Ordering::Acquire) != self.0.0;
         let calls = CALLS.load(Ordering::Acquire);
@@ -103,7 +103,7 @@ impl Drop for Permit {
 }
 
 impl Ticket {
-    /// Tells the collector to end the sampling. Does nothing if that was done before, or the sampling is over.
+    /// Tells the sampler thread to end the sampling. Does nothing if that was done before, or the sampling is over.
     pub(super) fn end(self) {
         if HOLDER.compare_exchange(self.0, self.0 | ENDING, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
             call();

@@ -94,7 +94,7 @@ pub(in crate::cpu) fn thread_began() {
 fn attach_own() {
     errno::kept(|| {
         SAMPLING.with(|sampling| {
-            // If this fails, the collector finds the thread.
+            // If this fails, the sampler thread finds the thread.
             sampling.attacher.attach(kernel_thread_id(), blocked(), Since::Birth);
         });
     });

@@ -89,7 +89,7 @@ thread_local! {
 
 impl CpuThread {
     /// Takes a slot for thread `id`, which only the caller uses until it is [ready](Self::set_ready). Returns `None` if
-    /// the thread has a slot already, or there is no memory. Called by that thread and by the collector.
+    /// the thread has a slot already, or there is no memory. Called by that thread and by the sampler thread.
     pub(super) fn begin(id: u32, start: Start, period: u64) -> Option<&'static Self> {
         let slot = SLOTS.take()?;
         slot.account.open(start, period);
@@ -109,7 +109,7 @@ impl CpuThread {
         Some(slot)
     }
 
-    /// Returns all attached threads. Called by the collector.
+    /// Returns all attached threads. Called by the sampler thread.
     pub(super) fn all() -> impl Iterator<Item = &'static Self> {
         SLOTS.iter().filter(|slot| slot.id() != 0 && slot.is_ready.load(Ordering::Acquire))
     }
@@ -148,17 +148,17 @@ impl CpuThread {
         self.timer.store(timer.into_raw() + 1, Ordering::Release);
     }
 
-    /// Notes whether the kernel refuses both event and timer. Called by its maker and by the collector.
+    /// Notes whether the kernel refuses both event and timer. Called by its maker and by the sampler thread.
     pub(super) fn set_refused(&self, is_refused: bool) {
         self.is_refused.store(is_refused, Ordering::Relaxed);
     }
 
-    /// Returns whether the kernel refuses both event and timer. Called by the collector.
+    /// Returns whether the kernel refuses both event and timer. Called by the sampler thread.
     pub(super) fn is_refused(&self) -> bool {
         self.is_refused.load(Ordering::Relaxed)
     }
 
-    /// Takes the event or timer out of the slot. Called by the collector.
+    /// Takes the event or timer out of the slot. Called by the sampler thread.
     pub(super) fn disarm(&self) -> Armed {
         let (fd, timer) =
             (self.fd.swap(0, Ordering::AcqRel).checked_sub(1), self.timer.swap(0, Ordering::AcqRel));
@@ -176,7 +176,7 @@ impl CpuThread {
 
     /// Has the thread signalled again, if it is some periods behind: its first signal was lost because another sender's
     /// signal was pending; or its timer does not expire while it runs, because the kernel's ticks coincide with other
-    /// threads. Returns whether a signal is on its way. Called by the collector.
+    /// threads. Returns whether a signal is on its way. Called by the sampler thread.
     pub(super) fn hurry(&self, attacher: &Attacher) -> bool {
         let id = self.id();
         if cpu_time::of_thread(id).is_none_or(|now| self.account.missed(now, attacher.period()) <= 1) {
@@ -197,25 +197,25 @@ impl CpuThread {
     }
 
     /// Returns whether the thread runs, and has had no sample in the last looks, as if it blocked the signal. Called by the
-    /// collector, at each look.
+    /// sampler thread, at each look.
     pub(super) fn runs_without_samples(&self) -> bool {
         let now = cpu_time::of_thread(self.id());
         now.is_some_and(|now| self.looks.are_without_samples(now, self.account.charged()))
     }
 
-    /// Returns whether nothing signals the thread. Called by the collector.
+    /// Returns whether nothing signals the thread. Called by the sampler thread.
     pub(super) fn is_silent(&self) -> bool {
         self.fd.load(Ordering::Acquire) == 0 && self.timer.load(Ordering::Acquire) == 0
     }
 
-    /// Removes the thread, which is no longer signalled, from the slot. Called by the collector.
+    /// Removes the thread, which is no longer signalled, from the slot. Called by the sampler thread.
     pub(super) fn retire(&self) {
         let id = self.id.swap(0, Ordering::AcqRel);
         claims(id).fetch_sub(1, Ordering::AcqRel);
     }
 
     /// Frees a retired slot for another thread, when no handler can use it: its thread has ended, or no handler is
-    /// running. Called by the collector.
+    /// running. Called by the sampler thread.
     pub(super) fn give_back(&'static self) {
         SLOTS.give_back(self);
     }

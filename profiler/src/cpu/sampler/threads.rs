@@ -1,4 +1,4 @@
-//! The collector's list of sampled threads: it finds new threads and ended ones.
+//! The sampler thread's list of sampled threads: it finds new threads and ended ones.
 
 use std::collections::{HashMap, HashSet};
 

@@ -26,8 +26,8 @@ impl KeptStack {
 
     /// Returns the wait reason that the program declares there.
     #[inline]
-    pub fn told(self) -> Option<WaitReason> {
-        self.0.record.told()
+    pub fn declared_reason(self) -> Option<WaitReason> {
+        self.0.record.declared_reason()
     }
 
     /// Returns its return addresses, leaf first.
@@ -122,7 +122,7 @@ impl Task {
     #[inline]
     pub fn told_reason(&self) -> WaitReason {
         let noted = self.awaits.noted().get();
-        match noted.told() {
+        match noted.declared_reason() {
             Some(reason) if noted.stacks() == 0 => reason,
             _ => WaitReason::Await,
         }
@@ -130,6 +130,6 @@ impl Task {
 
     /// Notes the wait reason that the program declares for the current poll. Called by the thread that polls.
     pub fn tell_reason(&self, reason: WaitReason) {
-        self.awaits.noted().tell(reason);
+        self.awaits.noted().declare(reason);
     }
 }

@@ -34,7 +34,7 @@ fn a_signal_that_was_sent_to_another_is_not_its_own() {
     other.end();
 }
 
-/// A thread attaches itself while the collector attaches it.
+/// A thread attaches itself while the sampler thread attaches it.
 #[test]
 fn of_two_slots_of_a_thread_one_stays_at_most() {
     for id in 3_000_000_000..3_000_003_000_u32 {

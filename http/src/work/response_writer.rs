@@ -1,18 +1,18 @@
-//! The worker of a request: one thread that takes the requested profile and writes it to the client.
+//! The thread of a request, which takes the requested profile, and the writer that sends it to the client.
 //!
 //! ```text
-//!   handler ── job ──► Worker: take, find names, write ──(16 pieces)──► Body ──► the program's server
+//!   handler ── job ──► request thread: take, find names, write ──(16 pieces)──► Body ──► the program's server
 //!      ▲                 │
 //!      └─── head ────────┘
 //! ```
 //!
-//! A profile of ordinary size fits into the channel of pieces, so its worker ends at once, however slow the client is.
-//! A worker whose client takes no piece for ten seconds ends.
+//! A profile of ordinary size fits into the channel of pieces, so the thread ends at once, however slow the client is.
+//! A request thread whose client takes no piece for ten seconds ends.
 //!
 //! The receiver of the pieces is held first by the handler, then by the body. Both drop it when the client is gone,
-//! which ends every wait of the worker and fails its next write.
+//! which ends every wait of the request thread and fails its next write.
 //!
-//! A worker waits for its client, for names and for its `seconds=` by sleeping in short steps, and polls in between. So
+//! A request thread waits for its client, for names and for its `seconds=` by sleeping in short steps, and polls in between. So
 //! these waits appear as sleeps in the traces and profiles of the program, where a wait for a condition would be counted
 //! as one of the program's waits.
 
@@ -43,14 +43,14 @@ const WAITING: usize = 16;
 /// Makes the response around its body.
 type Head = Box<dyn FnOnce(Body) -> Response<Body> + Send>;
 
-pub(crate) struct Worker {
-    /// Used once: by [`Worker::begin`], or for the error of the job.
+pub(crate) struct ResponseWriter {
+    /// Used once: by [`ResponseWriter::begin`], or for the error of the job.
     head: Option<oneshot::Sender<Result<Head, Refusal>>>,
     pieces: mpsc::Sender<Piece>,
     /// Receives a message when the client has taken the last piece.
     delivered: oneshot::Receiver<()>,
     budget: Arc<Budget>,
-    /// The account that the work is charged to; `None` until [`Worker::charge`], and for jobs that mostly wait.
+    /// The account that the work is charged to; `None` until [`ResponseWriter::charge`], and for jobs that mostly wait.
     account: Option<Account>,
     permit: Option<Permit>,
     /// Whether the last piece was sent.
@@ -78,19 +78,19 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// Starts a worker that does `job`, and returns the answer when the job begins it. `permit` is held until the job has
+/// Starts a request thread that does `job`, and returns the answer when the job begins it. `permit` is held until the job has
 /// written everything.
 pub(crate) async fn answer(
     link: &Link,
     permit: Permit,
-    job: impl FnOnce(&mut Worker) -> Result<(), Failure> + Send + 'static,
+    job: impl FnOnce(&mut ResponseWriter) -> Result<(), Failure> + Send + 'static,
 ) -> Result<Response<Body>, Refusal> {
     let (sender, pieces) = mpsc::channel(WAITING);
     let (head, begun) = oneshot::channel();
     let (deliver, delivered) = oneshot::channel();
     let budget = link.budget();
     let work = move || {
-        let mut worker = Worker {
+        let mut response = ResponseWriter {
             head: Some(head),
             pieces: sender,
             delivered,
@@ -99,11 +99,11 @@ pub(crate) async fn answer(
             permit: Some(permit),
             has_ended: false,
         };
-        let result = job(&mut worker);
-        worker.end(result);
+        let result = job(&mut response);
+        response.end(result);
     };
     link.spawn_thread(work).map_err(|error| Refusal::busy(format!("no thread for the capture: {error}")))?;
-    // If the channel closes without a message, the worker has panicked.
+    // If the channel closes without a message, the request thread has panicked.
     let head = begun.await.map_err(|_| not_collected())??;
     Ok(head(Body::stream(pieces, deliver)))
 }
@@ -116,7 +116,7 @@ fn gone() -> io::Error {
     io::Error::new(io::ErrorKind::BrokenPipe, "the client is gone")
 }
 
-impl Worker {
+impl ResponseWriter {
     /// Charges the work from here on to the budget. Fails when the client is gone.
     pub(crate) fn charge(&mut self) -> io::Result<()> {
         if self.pieces.is_closed() {
@@ -261,7 +261,7 @@ fn wait_for<T>(
     }
 }
 
-impl Write for Worker {
+impl Write for ResponseWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.settle();
         let bytes = &bytes[..bytes.len().min(MAX_PIECE)];

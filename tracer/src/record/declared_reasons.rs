@@ -6,7 +6,7 @@ use rtprof_runtime::wait_reason::WaitReason;
 /// The number of a reason, or 0, for each stack. In a record it occupies the upper bits of the argument that holds the
 /// poll's own reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Told(u32);
+pub struct DeclaredReasons(u32);
 
 /// Bits of one reason.
 const BITS: u32 = 5;
@@ -15,20 +15,20 @@ const _: () = assert!(MAX_BRANCHES as u32 * BITS <= u32::BITS && (WaitReason::Aw
 /// Bits of the argument that hold the reason of the whole poll.
 const REASON_BITS: u32 = 8;
 
-impl Told {
+impl DeclaredReasons {
     /// No reason was announced.
     pub const NOTHING: Self = Self(0);
 
     #[inline]
     pub(crate) fn of(stacks: [Option<KeptStack>; MAX_BRANCHES]) -> Self {
-        let mut told = Self::NOTHING;
+        let mut declared = Self::NOTHING;
         for (at, stack) in stacks.into_iter().enumerate() {
             let Some(stack) = stack else { break };
-            if let Some(reason) = stack.told() {
-                told = told.and(at, reason);
+            if let Some(reason) = stack.declared_reason() {
+                declared = declared.and(at, reason);
             }
         }
-        told
+        declared
     }
 
     /// Adds the reason of the stack at index `at`.
@@ -58,10 +58,10 @@ mod tests {
 
     #[test]
     fn what_was_told_of_each_stack() {
-        let told = Told::NOTHING.and(0, WaitReason::Net).and(4, WaitReason::Await);
-        let argument = told.beside(WaitReason::Sync);
+        let declared = DeclaredReasons::NOTHING.and(0, WaitReason::Net).and(4, WaitReason::Await);
+        let argument = declared.beside(WaitReason::Sync);
         assert_eq!(WaitReason::from_number(argument as u8), Some(WaitReason::Sync));
-        let read = Told::from_argument(argument);
+        let read = DeclaredReasons::from_argument(argument);
         let reasons: Vec<_> = (0..MAX_BRANCHES).map(|at| read.at(at)).collect();
         assert_eq!(reasons, [Some(WaitReason::Net), None, None, None, Some(WaitReason::Await)]);
     }

@@ -1,4 +1,4 @@
-//! A generation whose names are looked up when it is written: a flight recorder keeps many that nobody asks for.
+//! A generation whose names are looked up when it is written: most of those that a flight recorder keeps are never written.
 
 use rtprof_symbols::view::View;
 use rtprof_tracer::generation::Tables;
@@ -8,7 +8,7 @@ use crate::schedule::Names;
 use super::{Version, definitions, put_names};
 
 /// A complete generation without its names.
-pub(crate) struct Part {
+pub(crate) struct UnnamedGeneration {
     version: Version,
     number: u64,
     /// The tick of the file at which it begins.
@@ -17,7 +17,7 @@ pub(crate) struct Part {
     names: Names<definitions::Tables>,
 }
 
-impl Part {
+impl UnnamedGeneration {
     pub(super) fn new(
         (version, number, begin): (Version, u64, u64),
         events: Vec<u8>,

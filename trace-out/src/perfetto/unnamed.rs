@@ -13,7 +13,7 @@ use super::sequence::Closed;
 use super::tracks::{Descriptions, Listed};
 
 /// A complete generation without its names.
-pub(crate) struct Part {
+pub(crate) struct UnnamedGeneration {
     /// What is to be added to times, to make them times since boot.
     pub(super) boot: u64,
     /// The time at which its open slices begin.
@@ -25,7 +25,7 @@ pub(crate) struct Part {
     pub(super) names: Names<Tables>,
 }
 
-impl Part {
+impl UnnamedGeneration {
     /// Returns the memory that it takes, roughly.
     pub(crate) fn memory(&self) -> usize {
         let packets: usize = self.packets.iter().map(Closed::memory).sum();
@@ -35,14 +35,14 @@ impl Part {
 }
 
 /// What a file of parts has so far.
-pub(crate) struct PartFile {
+pub(crate) struct GenerationFile {
     descriptions: Descriptions,
     program: String,
     /// Of the first part, for all of them: times must not jump between two parts.
     boot: Option<u64>,
 }
 
-impl PartFile {
+impl GenerationFile {
     /// Begins a file.
     pub(crate) fn begin(out: &mut Vec<u8>) -> Self {
         let (descriptions, program) = (Descriptions::default(), own_files::program());
@@ -53,7 +53,13 @@ impl PartFile {
 
     /// Appends a part. It must be the one after the last one, or the first in the file. `tables` must be those of the
     /// records.
-    pub(crate) fn put(&mut self, part: &Part, tables: &dyn RecordTables, view: View, out: &mut Vec<u8>) {
+    pub(crate) fn put(
+        &mut self,
+        part: &UnnamedGeneration,
+        tables: &dyn RecordTables,
+        view: View,
+        out: &mut Vec<u8>,
+    ) {
         let mut names = part.names.clone();
         define(&mut names, tables, view);
         let definitions = &names.definitions;
