@@ -88,7 +88,7 @@ fn current() -> Option<libc::stack_t> {
 }
 
 /// Returns the addresses of the current thread's alternate stack, if the caller runs on it. Safe to call in a hook.
-pub fn in_use() -> Option<Range<usize>> {
+pub(crate) fn in_use() -> Option<Range<usize>> {
     let stack = errno::kept(current)?;
     let begin = stack.ss_sp.addr();
     (stack.ss_flags & libc::SS_ONSTACK != 0).then(|| begin..begin.saturating_add(stack.ss_size))

@@ -32,7 +32,7 @@ struct Chunk;
 
 /// The arena. `const`-constructible, so that it can be a static.
 #[cfg_attr(loom, allow(dead_code))]
-pub struct Arena {
+pub(crate) struct Arena {
     current: AtomicPtr<Chunk>,
     mapped: AtomicUsize,
 }
@@ -40,20 +40,20 @@ pub struct Arena {
 impl Arena {
     const_fn! {
         /// An arena that has mapped nothing yet.
-        pub const fn new() -> Self {
+        pub(crate) const fn new() -> Self {
             Self { current: AtomicPtr::new(core::ptr::null_mut()), mapped: AtomicUsize::new(0) }
         }
     }
 
     /// Returns the number of bytes mapped so far.
-    pub fn mapped_bytes(&self) -> usize {
+    pub(crate) fn mapped_bytes(&self) -> usize {
         self.mapped.load(Ordering::Relaxed)
     }
 
     /// Allocates `size` zeroed bytes, aligned to 16. Returns `None` when the kernel grants no more memory, or for a
     /// size that exceeds a chunk.
     #[cfg(not(loom))]
-    pub fn alloc(&self, size: usize) -> Option<NonNull<u8>> {
+    pub(crate) fn alloc(&self, size: usize) -> Option<NonNull<u8>> {
         let size = size.checked_next_multiple_of(ALIGN)?;
         if size > CHUNK - size_of::<Chunk>() {
             return None;
@@ -107,7 +107,7 @@ impl Arena {
 
     /// Allocates from the system allocator under loom, and leaks: the models are about races, not about placement.
     #[cfg(loom)]
-    pub fn alloc(&self, size: usize) -> Option<NonNull<u8>> {
+    pub(crate) fn alloc(&self, size: usize) -> Option<NonNull<u8>> {
         let words = vec![0u128; size.div_ceil(ALIGN)].into_boxed_slice();
         NonNull::new(Box::leak(words).as_mut_ptr().cast())
     }

@@ -74,15 +74,16 @@ pub enum CountedProfile {
 
 impl CountedProfile {
     /// Profiles that count events.
-    pub const EVENTS: &'static [Self] =
+    pub(crate) const EVENTS: &'static [Self] =
         &[Self::Heap, Self::Block, Self::Mutex, Self::ThreadCreate, Self::Cpu];
     /// All profiles: each has stacks.
-    pub const ALL: &'static [Self] =
+    pub(crate) const ALL: &'static [Self] =
         &[Self::Heap, Self::Block, Self::Mutex, Self::ThreadCreate, Self::Goroutine, Self::Cpu];
     /// Profiles of waits.
     pub const WAITS: &'static [Self] = &[Self::Block, Self::Mutex];
     /// Profiles whose samples carry labels.
-    pub const LABELLED: &'static [Self] = &[Self::Heap, Self::Block, Self::Mutex, Self::Goroutine, Self::Cpu];
+    pub(crate) const LABELLED: &'static [Self] =
+        &[Self::Heap, Self::Block, Self::Mutex, Self::Goroutine, Self::Cpu];
 }
 
 /// Returns a sentence for each count that is not zero and concerns this profile, in the order in which they began. A count that

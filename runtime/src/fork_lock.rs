@@ -48,7 +48,7 @@ impl ForkLock {
 
     /// Takes the lock. Returns `None` when a ghost holds it: then the protected state may be half written and must not
     /// be accessed in this process.
-    pub fn lock_whole(&self) -> Option<ForkGuard<'_>> {
+    pub(crate) fn lock_whole(&self) -> Option<ForkGuard<'_>> {
         let me = own_process();
         let is_taken = self.holder.take(me, |tries, holder| {
             let is_ghost = holder != me;

@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use crate::counters::{CountedProfile, Counter};
 
 /// The id of the main thread's goroutine.
-pub const MAIN: u64 = 1;
+pub(crate) const MAIN: u64 = 1;
 
 static NEXT: AtomicU64 = AtomicU64::new(MAIN + 1);
 

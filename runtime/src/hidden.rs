@@ -20,7 +20,7 @@ impl Calls {
     /// Calls that may wake a thread which waits in one of the first kind.
     pub const WAKES: Self = Self(4);
     /// The calls of rtprof's threads.
-    pub const OWN: Self = Self(Self::WAITS.0 | Self::WAKES.0);
+    pub(crate) const OWN: Self = Self(Self::WAITS.0 | Self::WAKES.0);
 }
 
 thread_local! {

@@ -37,7 +37,7 @@ macro_rules! operations {
             /// Takes the lock for `me` from `gone`, which will not release it. Fails with the number of the holder if
             /// `gone` does not hold it.
             #[inline]
-            pub fn try_take_from(&self, gone: u32, me: u32) -> Result<(), u32> {
+            pub(crate) fn try_take_from(&self, gone: u32, me: u32) -> Result<(), u32> {
                 self.0.compare_exchange(gone, me, Ordering::Acquire, Ordering::Relaxed).map(drop)
             }
 

@@ -12,7 +12,7 @@ pub fn thread_id() -> u32 {
 }
 
 /// Returns whether the current thread is the one with which the process began.
-pub fn is_main() -> bool {
+pub(crate) fn is_main() -> bool {
     thread_id() == hook::own_process()
 }
 

@@ -37,7 +37,7 @@ pub mod primitive;
 
 #[cfg(rtprof_supported)]
 pub mod alternate_stack;
-pub mod arena;
+pub(crate) mod arena;
 pub mod at_exit;
 pub mod atomic_ref;
 pub mod boundary;

@@ -70,12 +70,6 @@ pub fn set(listener: Listener, listens: bool) {
     }
 }
 
-/// Returns whether this listener is active. Safe to call in a hook.
-#[inline(always)]
-pub fn listens(listener: Listener) -> bool {
-    LISTENERS.0.load(Ordering::Relaxed) & listener as u32 != 0
-}
-
 /// Returns whether any listener is active. Safe to call in a hook.
 #[inline(always)]
 pub fn are_any() -> bool {

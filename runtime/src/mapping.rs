@@ -94,7 +94,7 @@ fn mmap_at(start: NonNull<u8>, len: usize, prot: i32) -> bool {
 ///
 /// # Safety
 /// The caller owns the mapping `start..start + len`, both multiples of [`PAGE`].
-pub unsafe fn wipe_on_fork(start: NonNull<u8>, len: usize) -> bool {
+pub(crate) unsafe fn wipe_on_fork(start: NonNull<u8>, len: usize) -> bool {
     #[cfg(rtprof_supported)]
     // SAFETY: advice on the caller's mapping, without effect in this process.
     return unsafe { libc::madvise(start.as_ptr().cast(), len, libc::MADV_WIPEONFORK) } == 0;

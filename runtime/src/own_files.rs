@@ -14,6 +14,6 @@ pub fn program() -> String {
 }
 
 /// The mappings, a line for each range.
-pub const MAPS: &str = "/proc/thread-self/maps";
+pub(crate) const MAPS: &str = "/proc/thread-self/maps";
 /// Names and values, one per line: of this thread, and of the process (`VmRSS`, `VmHWM`, `Threads`).
 pub const STATUS: &str = "/proc/thread-self/status";

@@ -63,11 +63,11 @@ pub enum NoStatus {
 pub struct Status {
     name: [u8; 16],
     /// A letter: `R` running or runnable, `S` waiting, `D` waiting and not woken by signals, `T` and `t` stopped.
-    pub state: u8,
+    pub(crate) state: u8,
     /// The signals that it blocks: bit 0 for signal 1.
     pub blocked: u64,
     /// The signals that are pending for it.
-    pub pending: u64,
+    pub(crate) pending: u64,
 }
 
 impl Status {
@@ -113,7 +113,7 @@ impl Status {
 
 /// Returns the kernel function in which thread `id` waits; empty if it does not wait or the kernel does not reveal it.
 /// Allocates.
-pub fn waits_in(id: u32) -> String {
+pub(crate) fn waits_in(id: u32) -> String {
     let mut text = [0; 128];
     let text = read(id, "wchan", &mut text).unwrap_or_default();
     let name = String::from_utf8_lossy(text.trim_ascii()).into_owned();
@@ -122,7 +122,7 @@ pub fn waits_in(id: u32) -> String {
 
 /// Returns when thread `id` was started, in ticks since the machine's start, and whether it is about to end. Returns
 /// `None` if the thread is gone.
-pub fn birth(id: u32) -> Option<(u64, bool)> {
+pub(crate) fn birth(id: u32) -> Option<(u64, bool)> {
     /// `PF_EXITING` of the kernel.
     const EXITING: u64 = 4;
     let mut text = [0; 1024];

@@ -37,7 +37,7 @@ pub struct ThreadRecord {
 }
 
 /// A stack that creates threads. Never freed: a thread may refer to it during its whole life.
-pub type ThreadBucket = Entry<ThreadKey, ThreadRecord>;
+pub(crate) type ThreadBucket = Entry<ThreadKey, ThreadRecord>;
 
 lazy_under_loom! {
     static THREADS: Table<ThreadKey, ThreadRecord> = Table::new(MAX_STACKS);

@@ -17,7 +17,7 @@ pub struct LiveGoroutine {
     /// See [`Goroutine::created_by`](super::Goroutine::created_by).
     pub created_by: Option<&'static ThreadBucket>,
     /// See [`Goroutine::start`](super::Goroutine::start).
-    pub start: Option<Start>,
+    pub(crate) start: Option<Start>,
     /// See [`Goroutine::waiting`](super::Goroutine::waiting).
     pub waiting: Option<(WaitReason, u64)>,
 }

@@ -139,7 +139,7 @@ impl Goroutine {
     }
 
     /// Returns the id of the goroutine that created it; 0 where that is not known.
-    pub fn creator(&self) -> u64 {
+    pub(crate) fn creator(&self) -> u64 {
         self.creator.load(Relaxed)
     }
 

@@ -43,7 +43,7 @@ impl Module {
     }
 
     /// Returns the loader's name for it.
-    pub fn loader_name(&self) -> &str {
+    pub(crate) fn loader_name(&self) -> &str {
         &self.loader_name
     }
 

@@ -85,7 +85,7 @@ impl ClockTime {
     /// Before every reading.
     pub const START: Self = Self(0);
     /// After every reading.
-    pub const NEVER: Self = Self(u64::MAX);
+    pub(crate) const NEVER: Self = Self(u64::MAX);
 }
 
 /// The span of a stack in a table.

@@ -29,7 +29,7 @@ const BLOCKS: usize = 17;
 const BLOCKS: usize = 3;
 
 /// The maximum number of slots in a table: 4,194,272.
-pub const LIMIT: u32 = FIRST * ((1 << BLOCKS) - 1);
+pub(crate) const LIMIT: u32 = FIRST * ((1 << BLOCKS) - 1);
 
 /// The type of a slot.
 ///
@@ -97,7 +97,8 @@ impl<T: Slot> SlotTable<T> {
     }
 
     /// Sets the maximum number of slots; existing slots beyond it stay in use. At most [`LIMIT`].
-    pub fn set_limit(&self, limit: u32) {
+    #[cfg(test)]
+    pub(crate) fn set_limit(&self, limit: u32) {
         self.limit.store(limit.min(LIMIT), Ordering::Relaxed);
     }
 
@@ -140,7 +141,7 @@ impl<T: Slot> SlotTable<T> {
     }
 
     /// Returns how many slots were ever needed at one time.
-    pub fn used(&self) -> usize {
+    pub(crate) fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed) as usize
     }
 

@@ -42,7 +42,7 @@ pub struct Recorded {
     /// Its state.
     pub state: State,
     /// How many ticks of [`crate::clock`] it had waited; 0 if it did not wait.
-    pub waited_ticks: u64,
+    pub(crate) waited_ticks: u64,
     /// For a task: an estimate that it waits for ever. See [`set_leak_limit`](super::set_leak_limit).
     pub is_leaked: bool,
     /// The labels of its thread.

@@ -17,4 +17,4 @@ impl Key for Frames {
 pub type KeptStack<R = ()> = Entry<Frames, R>;
 
 /// A reference to a stored stack, or none.
-pub type NotedStack<R = ()> = AtomicRef<KeptStack<R>>;
+pub(crate) type NotedStack<R = ()> = AtomicRef<KeptStack<R>>;

@@ -9,7 +9,7 @@ pub type Marker = extern "C" fn() -> u32;
 
 /// The stack of a sample beyond the limit on distinct stacks.
 #[inline(never)]
-pub extern "C" fn too_many_distinct_stacks() -> u32 {
+pub(crate) extern "C" fn too_many_distinct_stacks() -> u32 {
     1
 }
 
@@ -23,7 +23,7 @@ pub extern "C" fn stack_not_captured() -> u32 {
 /// The stack of a thread, in the goroutine profile, that received the signal and did not answer in time: it waits in
 /// the kernel where no signal wakes it, or is stopped.
 #[inline(never)]
-pub extern "C" fn thread_does_not_answer() -> u32 {
+pub(crate) extern "C" fn thread_does_not_answer() -> u32 {
     3
 }
 
@@ -37,34 +37,34 @@ pub extern "C" fn thread_blocks_signals() -> u32 {
 /// The stack of a thread, in the goroutine profile, that was not asked because the program has turned thread signals
 /// off.
 #[inline(never)]
-pub extern "C" fn thread_signals_are_off() -> u32 {
+pub(crate) extern "C" fn thread_signals_are_off() -> u32 {
     5
 }
 
 /// The stack of a thread, in the goroutine profile, that was not asked because the program has handlers for
 /// `SIGURG`, `SIGWINCH` and every real-time signal.
 #[inline(never)]
-pub extern "C" fn no_signal_is_free() -> u32 {
+pub(crate) extern "C" fn no_signal_is_free() -> u32 {
     6
 }
 
 /// The stack of a thread, in the goroutine profile, that was not asked because the kernel refuses to send our signals.
 #[inline(never)]
-pub extern "C" fn kernel_refuses_signals() -> u32 {
+pub(crate) extern "C" fn kernel_refuses_signals() -> u32 {
     7
 }
 
 /// The stack of a thread, in the goroutine profile, that was not asked because /proc does not reveal whether it blocks
 /// the signal: /proc is not mounted, or the process has no descriptor left.
 #[inline(never)]
-pub extern "C" fn proc_cannot_be_read() -> u32 {
+pub(crate) extern "C" fn proc_cannot_be_read() -> u32 {
     8
 }
 
 /// The stack of a thread, in the goroutine profile, that was not asked because the number of pending signals is at the
 /// user's limit (`RLIMIT_SIGPENDING`).
 #[inline(never)]
-pub extern "C" fn signal_queue_is_full() -> u32 {
+pub(crate) extern "C" fn signal_queue_is_full() -> u32 {
     9
 }
 
@@ -84,7 +84,7 @@ pub extern "C" fn rtprof_helper_thread() -> u32 {
 /// The stack of a thread, in the goroutine profile, that was polling a task when it was recorded, if none of the
 /// thread's own frames was kept.
 #[inline(never)]
-pub extern "C" fn stack_is_the_tasks() -> u32 {
+pub(crate) extern "C" fn stack_is_the_tasks() -> u32 {
     12
 }
 
@@ -97,14 +97,14 @@ pub extern "C" fn task_is_polled() -> u32 {
 
 /// The stack of a task, in the goroutine profile, that was not polled yet.
 #[inline(never)]
-pub extern "C" fn task_was_not_polled_yet() -> u32 {
+pub(crate) extern "C" fn task_was_not_polled_yet() -> u32 {
     14
 }
 
 /// The stack of a task, in the goroutine profile, that was woken and will be polled, and had not noted where it
 /// awaited.
 #[inline(never)]
-pub extern "C" fn task_was_woken() -> u32 {
+pub(crate) extern "C" fn task_was_woken() -> u32 {
     15
 }
 

@@ -28,10 +28,10 @@ use crate::primitive::{AtomicPtr, AtomicUsize, Ordering, map_zeroed, unmap_zeroe
 /// Chains of the table; Go's `buckHashSize`. 1.4 MiB of address space, of which only touched pages
 /// cost memory.
 #[cfg(not(loom))]
-pub const CHAINS: usize = 179_999;
+pub(crate) const CHAINS: usize = 179_999;
 /// One chain, so that models collide.
 #[cfg(loom)]
-pub const CHAINS: usize = 1;
+pub(crate) const CHAINS: usize = 1;
 
 /// The part of a key that distinguishes entries besides the stack.
 pub trait Key: Copy + Eq {
@@ -134,12 +134,12 @@ impl<K: Key, R: Default> Table<K, R> {
     }
 
     /// Returns whether the table takes entries.
-    pub fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         !self.chains.load(Ordering::Acquire).is_null()
     }
 
     /// Returns the maximum number of entries.
-    pub fn limit(&self) -> usize {
+    pub(crate) fn limit(&self) -> usize {
         self.limit.load(Ordering::Relaxed)
     }
 
@@ -186,7 +186,7 @@ impl<K: Key, R: Default> Table<K, R> {
     }
 
     /// Returns the entry as [`Table::intern`] does, with `limit` in place of the table's limit.
-    pub fn intern_within(&self, key: K, stack: &[usize], limit: usize) -> Result<&Entry<K, R>, Full> {
+    pub(crate) fn intern_within(&self, key: K, stack: &[usize], limit: usize) -> Result<&Entry<K, R>, Full> {
         let chains = NonNull::new(self.chains.load(Ordering::Acquire)).ok_or(Full::Memory)?;
         let hash = hash_stack(stack, key.seed());
         // SAFETY: the index is below CHAINS, and the mapping holds CHAINS heads until `clear`.
