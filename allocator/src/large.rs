@@ -146,7 +146,7 @@ impl LargeTable {
 
     #[cfg(not(loom))]
     fn add_level(&self, level: usize) -> Option<()> {
-        use rtprof_runtime::mapping;
+        use rtprof_runtime::memory::mapping;
         let bytes = groups_of(level) * size_of::<Group>();
         // Zeroed memory is a level of free places.
         let fresh = mapping::map(bytes)?.cast::<Group>();

@@ -15,8 +15,8 @@ use rtprof_profiler::bucket::MemBucket;
 use rtprof_profiler::cycle::Cycle;
 use rtprof_profiler::mem::Sample;
 use rtprof_runtime::counters::{CountedProfile, Counter};
-use rtprof_runtime::fork_lock::ForkLock;
-use rtprof_runtime::mapping;
+use rtprof_runtime::lock::fork_lock::ForkLock;
+use rtprof_runtime::memory::mapping;
 use rtprof_runtime::primitive::AtomicU32 as LinkWord;
 
 use crate::placement::{CLASSES, Class};

@@ -3,7 +3,7 @@
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicU16, AtomicUsize, Ordering::Relaxed};
 
-use rtprof_runtime::mapping::{self, PAGE};
+use rtprof_runtime::memory::mapping::{self, PAGE};
 
 use crate::span::{self, UNIT, UNITS};
 

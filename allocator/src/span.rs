@@ -17,7 +17,7 @@
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use rtprof_runtime::mapping;
+use rtprof_runtime::memory::mapping;
 use rtprof_runtime::random;
 
 /// The bytes of a slab, whose objects have one size.

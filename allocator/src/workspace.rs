@@ -21,8 +21,8 @@ use core::alloc::Layout;
 use core::ptr::null_mut;
 
 use dlmalloc::Dlmalloc;
-use rtprof_runtime::fork_safe::ForkMutex;
 use rtprof_runtime::hook::{self, Hook};
+use rtprof_runtime::lock::fork_safe::ForkMutex;
 
 use crate::segments::Segments;
 use crate::span::{self, UNIT};

@@ -2,7 +2,7 @@
 
 use rtprof_profiler::contention::block_profile_rate;
 use rtprof_runtime::goroutine;
-use rtprof_runtime::hidden::{self, Calls};
+use rtprof_runtime::hook::hidden::{self, Calls};
 use rtprof_tracer::{is_enabled, states};
 
 use crate::frame;

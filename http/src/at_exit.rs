@@ -9,7 +9,9 @@ use std::time::{Duration, SystemTime};
 
 use rtprof_pprof_out::{BuiltIn, CpuCapture, CpuProfileOptions, Snapshot, Symbolization, looked_up, lookup};
 use rtprof_runtime::hook::own_process;
-use rtprof_runtime::{at_exit, own_files, private_file};
+use rtprof_runtime::process::at_exit;
+use rtprof_runtime::process::own_files;
+use rtprof_runtime::process::private_file;
 use rtprof_trace_out::{FlightRecorder, TraceError, WindowFiles, WindowOptions};
 
 /// How long the process waits for its profiles, at most.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use http::request::Parts;
 use http::{Request, Response};
 use rtprof_pprof_out::lookup;
-use rtprof_runtime::fork_safe::PerProcess;
+use rtprof_runtime::lock::fork_safe::PerProcess;
 
 use crate::answer::{self, Refusal};
 use crate::body::Body;

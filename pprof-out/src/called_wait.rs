@@ -3,8 +3,8 @@
 //! The hooks note why a thread waits only while they watch it. Of any other thread the kernel says that it is in a system
 //! call, and its stack says in which one.
 
+use rtprof_runtime::goroutine::wait_reason::WaitReason;
 use rtprof_runtime::stack::Stack;
-use rtprof_runtime::wait_reason::WaitReason;
 use rtprof_symbols::locations::Locations;
 
 /// The most functions from the leaf that are looked at: a few of the C library's own lie between its exported function and the

@@ -170,7 +170,7 @@ fn makes_others_wait() {
 
 #[inline(never)]
 fn creates_a_thread() {
-    rtprof_runtime::thread_create::stack().unwrap().record.count_one();
+    rtprof_runtime::thread::thread_create::stack().unwrap().record.count_one();
     not_a_tail_call();
 }
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use rtprof_runtime::modules::CaptureSpan;
-use rtprof_runtime::thread_create::{self, ThreadCount};
+use rtprof_runtime::thread::thread_create::{self, ThreadCount};
 
 use crate::description::Description;
 use crate::kind::ProfileKind;

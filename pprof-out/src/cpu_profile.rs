@@ -8,11 +8,11 @@ use std::sync::{Arc, Mutex, PoisonError, Weak, mpsc};
 use std::time::{Duration, SystemTime};
 
 use rtprof_profiler::cpu::{self, CpuProfileError, CpuSource, SampledBy, Sampler};
-use rtprof_runtime::fork_safe::ForkMutex;
-use rtprof_runtime::hidden::{self, Calls};
 use rtprof_runtime::hook;
+use rtprof_runtime::hook::hidden::{self, Calls};
 use rtprof_runtime::hook::own_process;
 use rtprof_runtime::labels;
+use rtprof_runtime::lock::fork_safe::ForkMutex;
 
 use crate::snapshot::Snapshot;
 use rtprof_symbols::symbolizer::{NameSearch, Symbolization};

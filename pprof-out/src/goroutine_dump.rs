@@ -24,13 +24,13 @@ use std::iter;
 
 use rtprof_profiler::GoroutineState;
 use rtprof_runtime::goroutine;
+use rtprof_runtime::goroutine::start::Start;
 use rtprof_runtime::hook;
 use rtprof_runtime::labels::{self, LabelSetId};
 use rtprof_runtime::modules;
 use rtprof_runtime::snapshot;
 use rtprof_runtime::snapshot::{GoroutineKind, Recorded};
 use rtprof_runtime::stack::Stack;
-use rtprof_runtime::start::Start;
 
 use crate::goroutine_filter::{GoroutineFilter, Selection};
 use crate::goroutine_state::{distinct_branches, kernel_state, own_stack, plain, state};

@@ -22,9 +22,9 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use rtprof_profiler::GoroutineState;
+use rtprof_runtime::goroutine::start::Start;
 use rtprof_runtime::labels::{self, LabelSetId};
 use rtprof_runtime::snapshot::{GoroutineKind, Recorded};
-use rtprof_runtime::start::Start;
 use rtprof_symbols::frames::Frames;
 use rtprof_symbols::locations::Locations;
 use rtprof_symbols::symbolizer::Symbolization;

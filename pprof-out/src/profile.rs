@@ -7,9 +7,13 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use rtprof_profiler::init;
-use rtprof_runtime::fork_safe::ForkMutex;
+use rtprof_runtime::MAX_STACK;
+use rtprof_runtime::hook;
+use rtprof_runtime::hook::room;
+use rtprof_runtime::lock::fork_safe::ForkMutex;
 use rtprof_runtime::modules::CaptureSpan;
-use rtprof_runtime::{MAX_STACK, hook, room, snapshot, stack};
+use rtprof_runtime::snapshot;
+use rtprof_runtime::stack;
 
 use crate::built_in::{BuiltIn, HEAP};
 use crate::counts::{self, AddSite};

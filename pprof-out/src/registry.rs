@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use rtprof_runtime::fork_safe::{ForkMutex, ForkMutexGuard};
+use rtprof_runtime::lock::fork_safe::{ForkMutex, ForkMutexGuard};
 
 use crate::built_in::{BuiltIn, looked_up};
 use crate::profile::Profile;

@@ -7,8 +7,9 @@ use std::time::Instant;
 
 use rtprof_profiler::{BlockKinds, contention};
 use rtprof_runtime::counters::CountedProfile;
+use rtprof_runtime::hook;
+use rtprof_runtime::hook::room;
 use rtprof_runtime::snapshot::Recorded;
-use rtprof_runtime::{hook, room};
 use rtprof_symbols::frames::Frames;
 use rtprof_symbols::locations::Locations;
 use rtprof_symbols::symbolizer::Symbolization;

@@ -22,7 +22,7 @@ use std::fmt::Write as _;
 use std::io::{self, Write};
 
 use rtprof_runtime::counters::CountedProfile;
-use rtprof_runtime::own_files;
+use rtprof_runtime::process::own_files;
 use rtprof_symbols::locations::Locations;
 use rtprof_symbols::symbolizer::Symbolization;
 use rtprof_symbols::view::View;

@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::sync::Arc;
 
-use rtprof_runtime::own_files;
+use rtprof_runtime::process::own_files;
 use rtprof_symbols::symbolizer::Symbolization;
 use rtprof_symbols::view::View;
 

@@ -1,7 +1,7 @@
 //! The kinds of waits that enter the block profile.
 
 use bitflags::bitflags;
-use rtprof_runtime::wait_reason::WaitReason;
+use rtprof_runtime::goroutine::wait_reason::WaitReason;
 
 bitflags! {
     /// A set of kinds of waits, for [`set_block_profile_kinds`](crate::contention::set_block_profile_kinds).

@@ -1,7 +1,7 @@
 //! The block, mutex and threadcreate profiles in the form of Go's package runtime: a record per stack.
 
 use rtprof_runtime::stack::MAX_STACK;
-use rtprof_runtime::thread_create::{ThreadCount, thread_counts};
+use rtprof_runtime::thread::thread_create::{ThreadCount, thread_counts};
 
 use crate::contention::{BlockCount, block_counts, mutex_counts};
 

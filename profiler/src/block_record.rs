@@ -1,9 +1,9 @@
 //! The counts of one bucket of the block or mutex profile. Go: `blockRecord`.
 
 use rtprof_runtime::counters::Counter;
+use rtprof_runtime::goroutine::wait_site::{NotedSite, WaitSite};
 use rtprof_runtime::primitive::{AtomicU64, Ordering};
 use rtprof_runtime::stack::overflow::Limited;
-use rtprof_runtime::wait_site::{NotedSite, WaitSite};
 
 use crate::contention;
 

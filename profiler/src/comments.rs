@@ -1,7 +1,7 @@
 //! The comments of a profile to its reader, besides its samples.
 
 use rtprof_runtime::counters::{self, CountedProfile};
-use rtprof_runtime::thread_create;
+use rtprof_runtime::thread::thread_create;
 
 use crate::contention::{self, Raised};
 use crate::{mem, rate};

@@ -37,16 +37,16 @@ use core::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
 
 use rtprof_runtime::clock;
 use rtprof_runtime::counters::{CountedProfile, Counter};
-use rtprof_runtime::fork_lock::ForkLock;
-use rtprof_runtime::hidden::{self, Calls};
+use rtprof_runtime::goroutine::wait_site::WaitSite;
+use rtprof_runtime::hook::hidden::{self, Calls};
+use rtprof_runtime::hook::listeners::{self, Listener};
 use rtprof_runtime::labels::{self, LabelSetId};
-use rtprof_runtime::listeners::{self, Listener};
+use rtprof_runtime::lock::fork_lock::ForkLock;
 use rtprof_runtime::random;
 use rtprof_runtime::stack::scratch::with_frames;
 use rtprof_runtime::stack::table::{Entry, Key, Table};
 use rtprof_runtime::stack::{Stack, capture, with_room};
 use rtprof_runtime::task::{self, WaitChoice, WaitObserver};
-use rtprof_runtime::wait_site::WaitSite;
 
 use crate::block_kinds::BlockKinds;
 pub use crate::block_record::BlockRecord;

@@ -8,8 +8,8 @@ use core::sync::atomic::AtomicBool;
 use rtprof_runtime::clock::{NANOS, ticks_per_second};
 
 use rtprof_runtime::counters::CountedProfile;
-use rtprof_runtime::fork_lock::ForkLock;
 use rtprof_runtime::labels::{do_with, resolve};
+use rtprof_runtime::lock::fork_lock::ForkLock;
 use rtprof_runtime::stack;
 
 use super::*;

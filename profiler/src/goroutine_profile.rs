@@ -5,11 +5,11 @@ use core::time::Duration;
 use std::borrow::Cow;
 
 use rtprof_runtime::goroutine;
+use rtprof_runtime::goroutine::state::State;
+use rtprof_runtime::goroutine::wait_reason::WaitReason;
 use rtprof_runtime::labels;
 use rtprof_runtime::snapshot;
 use rtprof_runtime::snapshot::{GoroutineKind, KernelState, Recorded};
-use rtprof_runtime::state::State;
-use rtprof_runtime::wait_reason::WaitReason;
 
 /// The state of a goroutine when it was recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -66,11 +66,11 @@ use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use rtprof_runtime::clock::{self, NANOS};
-use rtprof_runtime::errno;
-use rtprof_runtime::fork_lock::ForkLock;
-use rtprof_runtime::hidden::{self, Calls};
-use rtprof_runtime::kernel_thread;
+use rtprof_runtime::hook::errno;
+use rtprof_runtime::hook::hidden::{self, Calls};
+use rtprof_runtime::lock::fork_lock::ForkLock;
 use rtprof_runtime::random;
+use rtprof_runtime::thread::kernel_thread;
 
 pub use share::Raised;
 pub(crate) use share::{Begun, ChosenAwait, Profile, raised};

@@ -17,9 +17,9 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use rtprof_runtime::fork_lock::{ForkGuard, ForkLock};
 use rtprof_runtime::goroutine::observer;
 use rtprof_runtime::labels::{self, LabelSetId};
+use rtprof_runtime::lock::fork_lock::{ForkGuard, ForkLock};
 use rtprof_runtime::stack::scratch::with_frames;
 use rtprof_runtime::stack::table::Table;
 use rtprof_runtime::stack::{Stack, capture, spare};

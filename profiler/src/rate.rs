@@ -17,7 +17,7 @@
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use rtprof_runtime::counters::{CountedProfile, Counter};
-use rtprof_runtime::fork_lock::ForkLock;
+use rtprof_runtime::lock::fork_lock::ForkLock;
 
 /// Go's default: one sample for every 512 KiB allocated, on average.
 pub const DEFAULT_RATE: usize = 512 << 10;

@@ -16,7 +16,7 @@
 use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::fork_lock::ForkLock;
+use crate::lock::fork_lock::ForkLock;
 
 /// The shortest time over which the counter's frequency is measured: 5 ms, as in Go. Reading both
 /// clocks is exact to about 50 ns, so the error is below 2 in 100,000.

@@ -6,10 +6,19 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use crate::fork_lock::ForkLock;
+use crate::clock;
+use crate::goroutine;
+use crate::goroutine::wait_site;
+use crate::hook;
+use crate::lock::fork_lock::ForkLock;
+use crate::modules;
+use crate::random;
 #[cfg(rtprof_supported)]
-use crate::{alternate_stack, kernel_thread};
-use crate::{clock, goroutine, hook, modules, random, stack, task, thread_create, wait_site};
+use crate::signal::alternate_stack;
+use crate::stack;
+use crate::task;
+use crate::thread::kernel_thread;
+use crate::thread::thread_create;
 
 static OPENING: ForkLock = ForkLock::new();
 static OPEN: AtomicBool = AtomicBool::new(false);

@@ -14,11 +14,11 @@ use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use crate::atomic_ref::AtomicRef;
 use crate::counters::{CountedProfile, Counter};
-use crate::fork_safe::{ForkMutex, PerProcess};
-use crate::hidden::{self, Calls};
 use crate::hook;
+use crate::hook::hidden::{self, Calls};
+use crate::lock::fork_safe::{ForkMutex, PerProcess};
+use crate::memory::atomic_ref::AtomicRef;
 
 /// The number of distinct label sets that enter aggregated profiles.
 pub const MAX_SETS: usize = 1024;

@@ -35,50 +35,23 @@
 #[macro_use]
 pub mod primitive;
 
-#[cfg(rtprof_supported)]
-pub mod alternate_stack;
-pub(crate) mod arena;
-pub mod at_exit;
-pub mod atomic_ref;
 pub mod boundary;
 pub mod clock;
 pub mod counters;
-#[cfg(rtprof_supported)]
-pub mod disposition;
-pub mod errno;
-pub mod fork_lock;
-pub mod fork_safe;
 pub mod goroutine;
 pub mod goroutine_id;
-pub mod helper_thread;
-pub mod hidden;
-pub mod holder_lock;
 pub mod hook;
 pub mod init;
-pub mod kernel_thread;
 pub mod labels;
-pub mod listeners;
-pub mod mapping;
+pub mod lock;
+pub mod memory;
 pub mod modules;
-pub mod name;
-pub mod nap;
-pub mod own_files;
-pub mod private_file;
-#[cfg(rtprof_supported)]
-pub mod proc;
 pub mod process;
 pub mod random;
-pub mod room;
-#[cfg(rtprof_supported)]
-pub mod shared_signal;
-pub mod slots;
+pub mod signal;
 pub mod snapshot;
 pub mod stack;
-pub mod start;
-pub mod state;
 pub mod task;
-pub mod thread_create;
-pub mod wait_reason;
-pub mod wait_site;
+pub mod thread;
 
 pub use stack::MAX_STACK;

@@ -111,9 +111,9 @@ macro_rules! array_of {
 /// # Safety
 /// Zeroed memory is a valid `T`, equal to its default.
 pub unsafe fn map_zeroed<T: Default>(len: usize) -> Option<NonNull<T>> {
-    const { assert!(align_of::<T>() <= crate::mapping::PAGE) };
+    const { assert!(align_of::<T>() <= crate::memory::mapping::PAGE) };
     #[cfg(not(loom))]
-    return Some(crate::mapping::map(len * size_of::<T>())?.cast());
+    return Some(crate::memory::mapping::map(len * size_of::<T>())?.cast());
     #[cfg(loom)]
     {
         let all: Vec<T> = (0..len).map(|_| T::default()).collect();
@@ -129,7 +129,7 @@ pub unsafe fn unmap_zeroed<T>(start: NonNull<T>, len: usize) {
     #[cfg(not(loom))]
     // SAFETY: the caller passes a mapping made by `map_zeroed` with this length.
     unsafe {
-        crate::mapping::unmap(start.cast(), len * size_of::<T>());
+        crate::memory::mapping::unmap(start.cast(), len * size_of::<T>());
     }
     #[cfg(loom)]
     // SAFETY: the caller passes memory that `map_zeroed` leaked as a slice of this length.

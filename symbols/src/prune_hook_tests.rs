@@ -91,7 +91,7 @@ fn a_task_shows_who_created_it() {
 fn a_thread_shows_who_created_it() {
     assert_eq!(
         waiting(&[
-            &["rtprof_runtime::thread_create::created"],
+            &["rtprof_runtime::thread::thread_create::created"],
             &["rtprof_hooks::thread::builder::Builder::spawn"],
             &["rtprof_hooks::thread::spawn::spawn"],
             &["app::accept"],

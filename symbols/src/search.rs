@@ -29,11 +29,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use rtprof_runtime::fork_safe::PerProcess;
-use rtprof_runtime::helper_thread;
 use rtprof_runtime::hook;
-use rtprof_runtime::kernel_thread;
+use rtprof_runtime::lock::fork_safe::PerProcess;
 use rtprof_runtime::modules::Module;
+use rtprof_runtime::thread::helper_thread;
+use rtprof_runtime::thread::kernel_thread;
 
 use crate::file_symbols;
 use crate::progress::Progress;

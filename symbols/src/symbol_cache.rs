@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::SystemTime;
 
 use dashmap::DashMap;
-use rtprof_runtime::fork_safe::PerProcess;
 use rtprof_runtime::hook;
+use rtprof_runtime::lock::fork_safe::PerProcess;
 use rustc_hash::FxBuildHasher;
 
 use crate::program_code::ProgramLines;

@@ -10,9 +10,9 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use rtprof_runtime::goroutine::wait_reason::WaitReason;
 use rtprof_runtime::hook;
 use rtprof_runtime::stack::Stack;
-use rtprof_runtime::wait_reason::WaitReason;
 use rtprof_tracer::generation::{Generation, Tables};
 use rtprof_tracer::record::{Branches, DeclaredReasons, Record, StackId};
 

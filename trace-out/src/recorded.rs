@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
+use rtprof_runtime::goroutine::state::State;
+use rtprof_runtime::goroutine::wait_reason::WaitReason;
 use rtprof_runtime::stack::Stack;
-use rtprof_runtime::state::State;
-use rtprof_runtime::wait_reason::WaitReason;
 use rtprof_tracer::generation::{Buffered, Generation, LaneRecords, Tables};
 use rtprof_tracer::record::{MAX_RECORD, Record, RecordKind, Records, StackId, StringId, Writer};
 

@@ -23,8 +23,8 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rtprof_profiler::mem;
-use rtprof_runtime::fork_safe::{ForkMutex, ForkMutexGuard};
 use rtprof_runtime::hook::{self, own_process};
+use rtprof_runtime::lock::fork_safe::{ForkMutex, ForkMutexGuard};
 use rtprof_tracer::drain::{self, Counts, Drain};
 use rtprof_tracer::generation::Generation;
 use rtprof_tracer::{Collected, TableView};

@@ -6,8 +6,8 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use rtprof_runtime::fork_safe::ForkMutex;
 use rtprof_runtime::hook::own_process;
+use rtprof_runtime::lock::fork_safe::ForkMutex;
 
 use super::recording::Consumer;
 use super::{Options, Stats, TraceError};

@@ -9,8 +9,8 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-use rtprof_runtime::state::State;
-use rtprof_runtime::wait_reason::WaitReason;
+use rtprof_runtime::goroutine::state::State;
+use rtprof_runtime::goroutine::wait_reason::WaitReason;
 use rtprof_tracer::record::RecordKind;
 
 use super::recorded::RecordedLane;

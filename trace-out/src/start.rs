@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use rtprof_runtime::hidden::{self, Calls};
+use rtprof_runtime::hook::hidden::{self, Calls};
 use rtprof_runtime::labels;
 
 use super::{Options, Reader, TraceError};

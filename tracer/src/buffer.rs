@@ -3,8 +3,8 @@
 //! There are two sizes. A thread begins every generation in a small buffer, and goes on in a large one when the small
 //! one is full: ten thousand threads that record little hold 20 MiB instead of 640.
 
+use rtprof_runtime::memory::slots::{Slot, SlotIndex};
 use rtprof_runtime::primitive::{AtomicPtr, AtomicU32, Ordering, UnsafeCell};
-use rtprof_runtime::slots::{Slot, SlotIndex};
 
 use crate::record::{MAX_PLAIN, Writer};
 

@@ -1,7 +1,7 @@
 //! The buffers of a trace, and the limit of the memory in use.
 
+use rtprof_runtime::memory::slots::SlotTable;
 use rtprof_runtime::primitive::{AtomicUsize, Ordering};
-use rtprof_runtime::slots::SlotTable;
 
 use crate::buffer::{Buffer, LARGE, Large, SMALL, Small};
 

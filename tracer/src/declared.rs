@@ -7,7 +7,7 @@
 //! A change that the trace has no room for leaves [`LOST_GENERATION`] in the mark, so that the next change declares the
 //! goroutine anew.
 
-use rtprof_runtime::state::{MAX_MARK, StateWord};
+use rtprof_runtime::goroutine::state::{MAX_MARK, StateWord};
 
 /// The mark of a goroutine that was declared and has changed since without a record.
 pub(crate) const LOST_GENERATION: u32 = MAX_MARK;

@@ -4,11 +4,11 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rtprof_runtime::fork_lock::ForkLock;
 use rtprof_runtime::hook;
+use rtprof_runtime::hook::listeners::{self, Listener};
 use rtprof_runtime::hook::own_process;
-use rtprof_runtime::kernel_thread;
-use rtprof_runtime::listeners::{self, Listener};
+use rtprof_runtime::lock::fork_lock::ForkLock;
+use rtprof_runtime::thread::kernel_thread;
 use rtprof_runtime::{clock, goroutine, task};
 
 use crate::buffer::Buffer;

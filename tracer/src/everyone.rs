@@ -4,11 +4,13 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use rtprof_runtime::clock;
+use rtprof_runtime::goroutine::state::State;
 use rtprof_runtime::goroutine::{self, Goroutine};
+use rtprof_runtime::hook::listeners;
 use rtprof_runtime::hook::own_process;
-use rtprof_runtime::kernel_thread;
-use rtprof_runtime::state::State;
-use rtprof_runtime::{labels, listeners, snapshot};
+use rtprof_runtime::labels;
+use rtprof_runtime::snapshot;
+use rtprof_runtime::thread::kernel_thread;
 
 use crate::declared::Declared as _;
 use crate::lane_writer::LaneWriter;

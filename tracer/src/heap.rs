@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use rtprof_runtime::atomic_ref::AtomicRef;
+use rtprof_runtime::memory::atomic_ref::AtomicRef;
 use rtprof_runtime::{clock, goroutine};
 
 use crate::lane_writer::LaneWriter;

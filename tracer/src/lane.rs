@@ -14,13 +14,13 @@
 //! event waits for the lock only for a while, because it may run in a signal handler that has interrupted the drain. A
 //! handler that interrupts an event does not use the lane. A forked child records nothing any more.
 
-use rtprof_runtime::hidden::{self, Calls};
-use rtprof_runtime::holder_lock::HolderLock;
-use rtprof_runtime::nap::nap;
+use rtprof_runtime::hook::hidden::{self, Calls};
+use rtprof_runtime::lock::holder_lock::HolderLock;
+use rtprof_runtime::memory::slots::{Slot, SlotIndex};
 use rtprof_runtime::primitive::{
     AtomicPtr, AtomicU32, AtomicU64, Ordering, UnsafeCell, spin_loop, yield_now,
 };
-use rtprof_runtime::slots::{Slot, SlotIndex};
+use rtprof_runtime::thread::nap::nap;
 
 use crate::buffer::Buffer;
 use crate::tables::LookupCache;

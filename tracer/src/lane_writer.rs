@@ -21,11 +21,11 @@ pub(crate) use tasks::{
 
 use rtprof_runtime::clock;
 use rtprof_runtime::goroutine::Goroutine;
+use rtprof_runtime::goroutine::start;
+use rtprof_runtime::goroutine::start::{MAX_TITLE, Start};
+use rtprof_runtime::goroutine::state::{State, StateWord};
 use rtprof_runtime::labels::{self, LabelSetId};
 use rtprof_runtime::primitive::{AtomicU64, Ordering};
-use rtprof_runtime::start;
-use rtprof_runtime::start::{MAX_TITLE, Start};
-use rtprof_runtime::state::{State, StateWord};
 
 use crate::buffer::Buffer;
 use crate::declared::{Declared as _, LOST_GENERATION};

@@ -2,10 +2,10 @@
 
 use loom::thread;
 use rtprof_runtime::goroutine::Goroutine;
+use rtprof_runtime::goroutine::state::State;
+use rtprof_runtime::goroutine::wait_reason::WaitReason;
 use rtprof_runtime::primitive::Ordering;
-use rtprof_runtime::state::State;
 use rtprof_runtime::task::Task;
-use rtprof_runtime::wait_reason::WaitReason;
 
 use crate::buffer::Buffer;
 use crate::lane::Lane;

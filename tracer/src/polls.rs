@@ -5,7 +5,7 @@
 //! says.
 
 use rtprof_runtime::goroutine::Goroutine;
-use rtprof_runtime::state::State;
+use rtprof_runtime::goroutine::state::State;
 use rtprof_runtime::task::Task;
 
 use crate::lane_writer::{

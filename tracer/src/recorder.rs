@@ -1,8 +1,8 @@
 //! The recorder: lanes, buffers, and the present generation of all of them.
 
 use rtprof_runtime::hook::Hook;
+use rtprof_runtime::memory::slots::SlotTable;
 use rtprof_runtime::primitive::{AtomicU32, AtomicU64, Ordering};
-use rtprof_runtime::slots::SlotTable;
 
 use crate::barrier::Barrier;
 use crate::buffer::Buffer;
@@ -315,7 +315,7 @@ fn polled_in_trace() -> Option<u64> {
 
 /// Returns the kernel's number of the current thread.
 pub(crate) fn kernel_thread_id() -> u32 {
-    if cfg!(loom) { 1 } else { rtprof_runtime::kernel_thread::thread_id() }
+    if cfg!(loom) { 1 } else { rtprof_runtime::thread::kernel_thread::thread_id() }
 }
 
 /// Returns the generation after this one.

@@ -1,7 +1,7 @@
 //! CPU samples.
 
+use rtprof_runtime::goroutine::state::State;
 use rtprof_runtime::goroutine::{self, Goroutine};
-use rtprof_runtime::state::State;
 use rtprof_runtime::task::Task;
 
 use crate::lane_writer::LaneWriter;

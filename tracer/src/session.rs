@@ -7,8 +7,8 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+use rtprof_runtime::hook::listeners::{self, Listener};
 use rtprof_runtime::hook::own_process;
-use rtprof_runtime::listeners::{self, Listener};
 use rtprof_runtime::task;
 
 use crate::thread::{self, RECORDER};

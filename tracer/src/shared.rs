@@ -1,7 +1,7 @@
 //! Lanes that belong to no thread, for events of threads without a lane, and of signal handlers that have interrupted
 //! an event.
 
-use rtprof_runtime::holder_lock::HolderLock;
+use rtprof_runtime::lock::holder_lock::HolderLock;
 use rtprof_runtime::primitive::AtomicU32;
 
 use crate::lane::Lane;

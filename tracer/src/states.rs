@@ -5,13 +5,13 @@
 
 use rtprof_runtime::clock;
 use rtprof_runtime::goroutine::observer::Observer;
+use rtprof_runtime::goroutine::start::Start;
+use rtprof_runtime::goroutine::state::{State, StateWord};
+use rtprof_runtime::goroutine::wait_reason::WaitReason;
 use rtprof_runtime::goroutine::{Birth, Goroutine};
 use rtprof_runtime::goroutine_id;
-use rtprof_runtime::kernel_thread;
 use rtprof_runtime::labels;
-use rtprof_runtime::start::Start;
-use rtprof_runtime::state::{State, StateWord};
-use rtprof_runtime::wait_reason::WaitReason;
+use rtprof_runtime::thread::kernel_thread;
 
 use crate::declared::Declared as _;
 use crate::record::RecordKind;

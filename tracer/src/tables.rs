@@ -6,14 +6,14 @@
 use core::ptr::NonNull;
 use std::collections::HashSet;
 
-use rtprof_runtime::fork_safe::ForkMutex;
+use rtprof_runtime::goroutine::start;
+use rtprof_runtime::goroutine::start::{MAX_TITLE, Start};
 use rtprof_runtime::hook::Hook;
+use rtprof_runtime::lock::fork_safe::ForkMutex;
 use rtprof_runtime::modules::CaptureSpan;
 use rtprof_runtime::primitive::{AtomicU32, Ordering};
 use rtprof_runtime::stack::table::{Entry, Key, Table};
 use rtprof_runtime::stack::{MAX_STACK, Stack, capture, with_room};
-use rtprof_runtime::start;
-use rtprof_runtime::start::{MAX_TITLE, Start};
 use rtprof_runtime::task::KeptStack;
 
 use crate::generation::Tables;

@@ -3,8 +3,8 @@
 use core::cell::Cell;
 use core::marker::PhantomData;
 
+use rtprof_runtime::memory::slots::{Slot, SlotIndex, SlotTable};
 use rtprof_runtime::primitive::{AtomicU64, Ordering};
-use rtprof_runtime::slots::{Slot, SlotIndex, SlotTable};
 
 use crate::record::RecordKind;
 use crate::session;

@@ -3,8 +3,8 @@
 use core::cell::Cell;
 use core::sync::atomic::Ordering;
 
+use rtprof_runtime::goroutine::state::State;
 use rtprof_runtime::goroutine::{self, Goroutine};
-use rtprof_runtime::state::State;
 
 use crate::lane::Lane;
 use crate::lane_writer::LaneWriter;

@@ -20,7 +20,7 @@ use rtprof_benches::serve::{Request, serve};
 use rtprof_benches::work::steps;
 use rtprof_profiler::cpu::{self, CpuSamples, CpuSource};
 use rtprof_runtime::goroutine::observer::{self, Observer};
-use rtprof_runtime::kernel_thread::thread_id as kernel_thread_id;
+use rtprof_runtime::thread::kernel_thread::thread_id as kernel_thread_id;
 
 /// The rate in Hz at which the depth of stacks is found.
 const LOOK_HZ: u32 = 10_000;

@@ -66,7 +66,7 @@ pub(crate) mod clock {
 pub(crate) mod report {
     use super::SUMS;
     use crate::inner::account::Charge;
-    use rtprof_runtime::wait_reason::WaitReason;
+    use rtprof_runtime::goroutine::wait_reason::WaitReason;
 
     pub(crate) fn blocked(reason: WaitReason, ticks: u64) {
         let mut sums = SUMS.get();
@@ -274,7 +274,7 @@ pub(crate) mod goroutine {
 /// The states of goroutines. Models need nothing of them.
 pub(crate) mod states {
     use super::goroutine::Goroutine;
-    use rtprof_runtime::wait_reason::WaitReason;
+    use rtprof_runtime::goroutine::wait_reason::WaitReason;
 
     pub(crate) fn block(_: &Goroutine, _: WaitReason, _: u64) {}
 

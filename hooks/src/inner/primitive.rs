@@ -19,7 +19,7 @@ mod real {
         use rtprof_profiler::{BlockKinds, contention};
 
         use crate::inner::account::Charge;
-        use rtprof_runtime::wait_reason::WaitReason;
+        use rtprof_runtime::goroutine::wait_reason::WaitReason;
 
         #[inline]
         pub(crate) fn blocked(reason: WaitReason, ticks: u64) {

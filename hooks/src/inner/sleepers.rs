@@ -58,9 +58,9 @@
 mod home;
 
 use rtprof_profiler::contention::BlockRecord;
-use rtprof_runtime::atomic_ref::AtomicRef;
+use rtprof_runtime::goroutine::wait_site::{NotedSite, WaitSite};
+use rtprof_runtime::memory::atomic_ref::AtomicRef;
 use rtprof_runtime::primitive::AtomicU64;
-use rtprof_runtime::wait_site::{NotedSite, WaitSite};
 
 pub(crate) use home::Hints;
 use home::{Home, HomeSeen, Reach};

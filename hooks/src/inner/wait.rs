@@ -6,11 +6,11 @@
 
 #[cfg(rtprof_interposed)]
 use rtprof_profiler::contention;
-use rtprof_runtime::hidden::{self, Calls};
+pub(crate) use rtprof_runtime::goroutine::wait_reason::WaitReason;
+use rtprof_runtime::hook::hidden::{self, Calls};
 pub(crate) use rtprof_runtime::stack::SavedFrame;
 #[cfg(rtprof_interposed)]
 use rtprof_runtime::stack::frame_mark::FrameMark;
-pub(crate) use rtprof_runtime::wait_reason::WaitReason;
 
 use crate::inner::account::{Account, Charge, Stake};
 pub(crate) use crate::inner::primitive::goroutine::Goroutine;

@@ -7,9 +7,9 @@
 
 use core::cell::Cell;
 
-use rtprof_runtime::errno;
 use rtprof_runtime::goroutine;
-use rtprof_runtime::hidden::{self, Calls};
+use rtprof_runtime::hook::errno;
+use rtprof_runtime::hook::hidden::{self, Calls};
 use rtprof_runtime::stack::frame_mark::FrameMark;
 use rtprof_tracer::states;
 

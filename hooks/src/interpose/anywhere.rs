@@ -20,7 +20,7 @@
 //! record nothing. So are functions that the C library lacks, as `epoll_pwait2` before glibc 2.35, and all functions in a
 //! static program, which make the system calls themselves.
 
-use rtprof_runtime::listeners::{self, LISTENERS};
+use rtprof_runtime::hook::listeners::{self, LISTENERS};
 
 /// Clears the zero flag if the calling thread may be cancelled anywhere. Keeps the registers of arguments. The program has
 /// such threads: [`listeners::cancelled_anywhere`] has a key. On x86-64 it is called where the stack pointer is that of a
@@ -173,8 +173,8 @@ macro_rules! unless_anywhere {
                 "je {ours}",
                 "jmp rax",
                 ".cfi_endproc",
-                listeners = sym rtprof_runtime::listeners::LISTENERS,
-                anywhere = const rtprof_runtime::listeners::CANCELLED_ANYWHERE,
+                listeners = sym rtprof_runtime::hook::listeners::LISTENERS,
+                anywhere = const rtprof_runtime::hook::listeners::CANCELLED_ANYWHERE,
                 is_anywhere = sym $crate::interpose::anywhere::is_anywhere,
                 ours = sym $ours,
                 next = sym $next,
@@ -194,8 +194,8 @@ macro_rules! unless_anywhere {
                 "3:",
                 "br x16",
                 ".cfi_endproc",
-                listeners = sym rtprof_runtime::listeners::LISTENERS,
-                anywhere = const rtprof_runtime::listeners::CANCELLED_ANYWHERE,
+                listeners = sym rtprof_runtime::hook::listeners::LISTENERS,
+                anywhere = const rtprof_runtime::hook::listeners::CANCELLED_ANYWHERE,
                 is_anywhere = sym $crate::interpose::anywhere::is_anywhere,
                 ours = sym $ours,
                 next = sym $next,

@@ -16,9 +16,9 @@ use core::ffi::c_int;
 
 use rtprof_profiler::{BlockKinds, contention};
 use rtprof_runtime::clock;
+use rtprof_runtime::goroutine::state::State;
 use rtprof_runtime::goroutine::{self, Goroutine};
 use rtprof_runtime::stack::frame_mark::FrameMark;
-use rtprof_runtime::state::State;
 use rtprof_tracer::states;
 
 use super::descriptors;

@@ -3,8 +3,8 @@
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::Ordering;
 
-use rtprof_runtime::hidden;
-use rtprof_runtime::listeners::{self, LISTENERS};
+use rtprof_runtime::hook::hidden;
+use rtprof_runtime::hook::listeners::{self, LISTENERS};
 
 use super::anywhere::is_anywhere;
 use super::forward::{Next, function};

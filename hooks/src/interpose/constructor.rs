@@ -4,7 +4,7 @@
 use core::ffi::c_void;
 
 use rtprof_runtime::goroutine::observer::{self, EndObserver};
-use rtprof_runtime::listeners;
+use rtprof_runtime::hook::listeners;
 
 #[cfg(not(target_feature = "crt-static"))]
 use super::{

@@ -3,7 +3,7 @@
 use core::arch::asm;
 use core::ffi::{c_int, c_long};
 
-pub(super) use rtprof_runtime::errno::{get as errno, set as set_errno};
+pub(super) use rtprof_runtime::hook::errno::{get as errno, set as set_errno};
 
 /// Makes a system call, and returns what the kernel returns: from -4095 to -1 it is a negated error number.
 ///

@@ -18,11 +18,11 @@ use libc::{pthread_mutex_t, timespec};
 use rtprof_profiler::contention;
 use rtprof_runtime::clock;
 use rtprof_runtime::goroutine::Goroutine;
-use rtprof_runtime::hidden::{self, Calls};
-use rtprof_runtime::listeners;
+use rtprof_runtime::goroutine::state::State;
+use rtprof_runtime::goroutine::wait_reason::WaitReason;
+use rtprof_runtime::hook::hidden::{self, Calls};
+use rtprof_runtime::hook::listeners;
 use rtprof_runtime::stack::frame_mark::FrameMark;
-use rtprof_runtime::state::State;
-use rtprof_runtime::wait_reason::WaitReason;
 use rtprof_tracer::states;
 
 use super::forward::{Next, errno, function, is_of_c_library, set_errno};

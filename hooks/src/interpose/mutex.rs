@@ -13,7 +13,7 @@ use core::ffi::c_int;
 
 use libc::pthread_mutex_t;
 use rtprof_runtime::goroutine::{self, Goroutine};
-use rtprof_runtime::kernel_thread;
+use rtprof_runtime::thread::kernel_thread;
 
 /// The bits of the kind that decide what a second lock by the holder does.
 const AGAIN: c_int = 3;

@@ -8,10 +8,10 @@ use core::mem::{ManuallyDrop, MaybeUninit};
 
 use libc::{pthread_attr_t, pthread_t};
 use rtprof_runtime::goroutine::{self, Goroutine, Origin};
-use rtprof_runtime::hidden::{self, Calls};
+use rtprof_runtime::hook::hidden::{self, Calls};
 use rtprof_runtime::labels::{self, Current};
-use rtprof_runtime::slots::{Slot, SlotIndex, SlotTable};
-use rtprof_runtime::thread_create;
+use rtprof_runtime::memory::slots::{Slot, SlotIndex, SlotTable};
+use rtprof_runtime::thread::thread_create;
 use rtprof_tracer::states;
 
 use super::anywhere::unless_anywhere;

@@ -11,9 +11,9 @@ use core::ffi::c_int;
 use rtprof_profiler::BlockKinds;
 use rtprof_profiler::contention::{self, BlockChoice};
 use rtprof_runtime::clock;
+use rtprof_runtime::goroutine::wait_reason::WaitReason;
 use rtprof_runtime::goroutine::{self, Goroutine};
 use rtprof_runtime::stack::SavedFrame;
-use rtprof_runtime::wait_reason::WaitReason;
 use rtprof_tracer::states;
 
 use super::forward::{errno, set_errno};

@@ -2,7 +2,7 @@
 
 use rtprof_runtime::clock;
 use rtprof_runtime::goroutine;
-use rtprof_runtime::listeners;
+use rtprof_runtime::hook::listeners;
 use rtprof_runtime::stack::frame_mark::FrameMark;
 use rtprof_tracer::states;
 

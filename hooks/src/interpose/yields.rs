@@ -5,7 +5,7 @@ use core::cell::Cell;
 use core::ffi::c_int;
 
 use rtprof_runtime::clock;
-use rtprof_runtime::listeners;
+use rtprof_runtime::hook::listeners;
 use rtprof_runtime::stack::frame_mark::FrameMark;
 
 use super::anywhere::unless_anywhere;

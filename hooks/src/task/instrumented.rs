@@ -6,7 +6,7 @@ use core::pin::Pin;
 use core::task::{Context, Poll};
 
 use pin_project_lite::pin_project;
-use rtprof_runtime::start::Start;
+use rtprof_runtime::goroutine::start::Start;
 
 use super::program_type::program_type;
 use super::tracked::Tracked;

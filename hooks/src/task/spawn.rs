@@ -2,7 +2,7 @@
 
 use tokio::task::{self, JoinHandle};
 
-use rtprof_runtime::start::Start;
+use rtprof_runtime::goroutine::start::Start;
 
 use super::Instrumented;
 use super::tracked::Tracked;

@@ -3,10 +3,10 @@
 use core::mem::ManuallyDrop;
 use core::task::{Poll, Waker};
 
+use rtprof_runtime::goroutine::start::Start;
 use rtprof_runtime::goroutine::{self, Goroutine};
 use rtprof_runtime::init;
 use rtprof_runtime::labels::{self, Current};
-use rtprof_runtime::start::Start;
 use rtprof_runtime::task::{self, Begun, Task};
 
 use rtprof_tracer::polls::{self, PollEnd};

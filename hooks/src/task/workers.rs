@@ -2,7 +2,7 @@
 
 use rtprof_runtime::clock;
 use rtprof_runtime::goroutine;
-use rtprof_runtime::wait_reason::WaitReason;
+use rtprof_runtime::goroutine::wait_reason::WaitReason;
 use rtprof_tracer::states;
 use tokio::runtime::Builder;
 

@@ -2,12 +2,12 @@
 
 use std::io;
 
+use rtprof_runtime::goroutine::start::Start;
 use rtprof_runtime::goroutine::{self, Goroutine, Origin, Registered};
-use rtprof_runtime::hidden::{self, Calls};
+use rtprof_runtime::hook::hidden::{self, Calls};
 use rtprof_runtime::init;
 use rtprof_runtime::labels;
-use rtprof_runtime::start::Start;
-use rtprof_runtime::thread_create;
+use rtprof_runtime::thread::thread_create;
 use rtprof_tracer::states;
 
 /// The stack that creates a thread, the function that the thread runs, and the record of the creation in the trace.

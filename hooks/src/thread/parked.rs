@@ -22,9 +22,9 @@ use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, Ordering};
 use std::thread::ThreadId;
 
+use rtprof_runtime::goroutine::state::State;
+use rtprof_runtime::goroutine::wait_reason::WaitReason;
 use rtprof_runtime::goroutine::{self, Goroutine};
-use rtprof_runtime::state::State;
-use rtprof_runtime::wait_reason::WaitReason;
 use rtprof_tracer::{is_enabled, states};
 
 static TABLE: [AtomicPtr<Goroutine>; 4096] = [const { AtomicPtr::new(null_mut()) }; 4096];

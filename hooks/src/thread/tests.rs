@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use rtprof_runtime::goroutine::wait_reason::WaitReason;
 use rtprof_runtime::goroutine::{self, LiveGoroutine};
 use rtprof_runtime::labels;
-use rtprof_runtime::wait_reason::WaitReason;
 
 use super::*;
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use rtprof_hooks::sync::mpsc::{
     self, Receiver, RecvError, RecvTimeoutError, SendError, Sender, SyncSender, TryRecvError, TrySendError,
 };
-use rtprof_runtime::wait_reason::WaitReason::{ChanReceive, ChanSend};
+use rtprof_runtime::goroutine::wait_reason::WaitReason::{ChanReceive, ChanSend};
 
 use crate::watched::{Watched, a_moment, start, until};
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use rtprof_hooks::sync::mpsc::{
     self, Receiver, RecvError, SendError, Sender, SyncSender, TryRecvError, TrySendError,
 };
-use rtprof_runtime::wait_reason::WaitReason::{ChanReceive, ChanSend};
+use rtprof_runtime::goroutine::wait_reason::WaitReason::{ChanReceive, ChanSend};
 
 use crate::channel::{BOUNDS, open};
 use crate::watched::{Watched, start};

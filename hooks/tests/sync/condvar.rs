@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use rtprof_hooks::sync::{Condvar, Mutex};
-use rtprof_runtime::wait_reason::WaitReason::CondWait;
+use rtprof_runtime::goroutine::wait_reason::WaitReason::CondWait;
 
 use crate::watched::{Watched, a_moment, start, stress, until};
 

@@ -5,7 +5,7 @@ use std::sync::mpsc;
 
 use rtprof_hooks::sync::{Once, OnceState};
 use rtprof_runtime::goroutine;
-use rtprof_runtime::wait_reason::WaitReason;
+use rtprof_runtime::goroutine::wait_reason::WaitReason;
 
 use crate::watched::{Watched, start, until};
 

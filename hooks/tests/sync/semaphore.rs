@@ -4,7 +4,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use rtprof_hooks::sync::{Semaphore, SemaphoreGuard};
-use rtprof_runtime::wait_reason::WaitReason;
+use rtprof_runtime::goroutine::wait_reason::WaitReason;
 
 use crate::watched::{PATIENCE, Watched, a_moment, start};
 

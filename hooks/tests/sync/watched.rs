@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rtprof_runtime::goroutine;
-use rtprof_runtime::wait_reason::WaitReason;
+use rtprof_runtime::goroutine::wait_reason::WaitReason;
 
 /// Long enough for a busy machine, short enough to notice a hang.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);

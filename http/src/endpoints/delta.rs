@@ -10,8 +10,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use rtprof_pprof_out::{BuiltIn, Since, Snapshot, scraped_deltas};
-use rtprof_runtime::fork_safe::PerProcess;
 use rtprof_runtime::hook;
+use rtprof_runtime::lock::fork_safe::PerProcess;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use crate::answer::{self, Refusal};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rtprof_pprof_out::{CallTree, Snapshot, Symbolization};
 use rtprof_runtime::hook::{self, Untracked};
-use rtprof_runtime::own_files;
+use rtprof_runtime::process::own_files;
 use serde_json::{Value, json};
 
 use crate::body::MAX_PIECE;

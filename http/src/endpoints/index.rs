@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use rtprof_pprof_out::{CPU, Profile, profiles, scraped_deltas};
 use rtprof_profiler::{contention, cpu, mem, rate};
 use rtprof_runtime::counters;
-use rtprof_runtime::own_files;
+use rtprof_runtime::process::own_files;
 use rtprof_runtime::stack::{StackMode, stack_mode};
 use rtprof_trace_out::FlightRecorder;
 

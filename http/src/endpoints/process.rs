@@ -1,6 +1,6 @@
 //! The process as the kernel sees it.
 
-use rtprof_runtime::own_files;
+use rtprof_runtime::process::own_files;
 
 /// Numbers from `/proc`; `None` if they are not available.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -17,7 +17,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use rtprof_runtime::kernel_thread;
+use rtprof_runtime::thread::kernel_thread;
 
 /// The share of a core: one part in a hundred.
 const SHARE: u32 = 100;

@@ -25,9 +25,10 @@ use std::sync::{Arc, Mutex, PoisonError, Weak, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use rtprof_runtime::fork_safe::PerProcess;
-use rtprof_runtime::hidden::{self, Calls};
-use rtprof_runtime::{labels, room};
+use rtprof_runtime::hook::hidden::{self, Calls};
+use rtprof_runtime::hook::room;
+use rtprof_runtime::labels;
+use rtprof_runtime::lock::fork_safe::PerProcess;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 use tokio::task::{AbortHandle, JoinError};

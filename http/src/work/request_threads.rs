@@ -4,7 +4,7 @@ use std::future::Future;
 use std::io;
 
 use http::Response;
-use rtprof_runtime::fork_safe::PerProcess;
+use rtprof_runtime::lock::fork_safe::PerProcess;
 
 use crate::answer::Refusal;
 use crate::body::Body;

@@ -18,7 +18,7 @@
 //!
 //! # Locks
 //! None in the handler, nor in threads that begin. The thread that stops a sampling receives its samples through a
-//! [`ForkMutex`](rtprof_runtime::fork_safe::ForkMutex).
+//! [`ForkMutex`](rtprof_runtime::lock::fork_safe::ForkMutex).
 
 #[cfg_attr(not(rtprof_supported), allow(dead_code))]
 mod current;

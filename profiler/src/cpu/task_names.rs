@@ -1,8 +1,8 @@
 //! The names of tasks in which samples were taken, each stored once: a task may have ended when its name is needed.
 
 use rtprof_runtime::counters::{CountedProfile, Counter};
+use rtprof_runtime::goroutine::name::MAX_NAME;
 use rtprof_runtime::goroutine::{self, Goroutine};
-use rtprof_runtime::name::MAX_NAME;
 use rtprof_runtime::stack::kept::Frames;
 use rtprof_runtime::stack::table::Table;
 

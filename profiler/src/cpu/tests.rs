@@ -1,9 +1,9 @@
 use std::hint::black_box;
 use std::time::Duration;
 
-use rtprof_runtime::fork_lock::ForkLock;
-use rtprof_runtime::kernel_thread::thread_id as kernel_thread_id;
+use rtprof_runtime::lock::fork_lock::ForkLock;
 use rtprof_runtime::stack::marker;
+use rtprof_runtime::thread::kernel_thread::thread_id as kernel_thread_id;
 
 use super::*;
 

@@ -5,8 +5,8 @@
 //! its return if it was long. Only the thread that ends a generation of a trace in between reads the note. A signal
 //! handler may make calls while its thread is in a call: the handler restores the note that it found.
 
+use crate::goroutine::state::State;
 use crate::primitive::{AtomicU64, Ordering};
-use crate::state::State;
 
 /// The call that a goroutine is in, and when the call began.
 #[derive(Default)]
@@ -61,7 +61,7 @@ impl Call {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::wait_reason::WaitReason;
+    use crate::goroutine::wait_reason::WaitReason;
 
     #[test]
     fn a_call_has_its_time() {

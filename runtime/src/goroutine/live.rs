@@ -8,9 +8,9 @@ use super::live_goroutine::LiveGoroutine;
 use super::slot::{Goroutine, Thread};
 use super::{SLOTS, end, own};
 use crate::hook::own_process;
-use crate::kernel_thread;
 #[cfg(rtprof_supported)]
-use crate::proc;
+use crate::process::proc;
+use crate::thread::kernel_thread;
 
 /// Returns all live goroutines in the order of their ids. One that begins or ends meanwhile may be included or not.
 /// Allocates, and makes a system call for each: must not be called in a hook. Go: `runtime.GoroutineProfile`.

@@ -1,8 +1,8 @@
 //! What is read of a goroutine that another thread owns.
 
-use crate::start::Start;
-use crate::thread_create::ThreadBucket;
-use crate::wait_reason::WaitReason;
+use crate::goroutine::start::Start;
+use crate::goroutine::wait_reason::WaitReason;
+use crate::thread::thread_create::ThreadBucket;
 
 /// A live goroutine as of one moment.
 #[derive(Clone)]

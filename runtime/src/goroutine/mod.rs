@@ -24,12 +24,17 @@ mod call;
 mod exit;
 mod live;
 mod live_goroutine;
+pub mod name;
 pub mod observer;
 mod origin;
 mod parked;
 mod protocol;
 mod registered;
 mod slot;
+pub mod start;
+pub mod state;
+pub mod wait_reason;
+pub mod wait_site;
 
 use core::cell::Cell;
 use core::ptr::{null_mut, without_provenance_mut};
@@ -47,15 +52,15 @@ pub(crate) use protocol::{SNAPSHOTS, Visit};
 pub use registered::{Registered, register};
 pub use slot::Goroutine;
 
-#[cfg(rtprof_supported)]
-use crate::alternate_stack;
+use crate::goroutine::state::{State, StateWord};
 use crate::goroutine_id;
 use crate::hook::{self, Hook, own_process};
-use crate::kernel_thread;
 use crate::labels::{self, LabelSetId};
-use crate::slots::SlotTable;
-use crate::state::{State, StateWord};
+use crate::memory::slots::SlotTable;
+#[cfg(rtprof_supported)]
+use crate::signal::alternate_stack;
 use crate::task::{self, Task};
+use crate::thread::kernel_thread;
 use slot::Identity;
 
 lazy_under_loom! {

@@ -4,9 +4,9 @@
 //! stay.
 
 use super::slot::Goroutine;
-use crate::atomic_ref::AtomicRef;
-use crate::state::State;
-use crate::wait_reason::WaitReason;
+use crate::goroutine::state::State;
+use crate::goroutine::wait_reason::WaitReason;
+use crate::memory::atomic_ref::AtomicRef;
 
 /// Callbacks of the execution tracer. All but `cycle` are called from hooks, by the goroutine's own thread.
 #[derive(Debug)]

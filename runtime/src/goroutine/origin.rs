@@ -1,7 +1,7 @@
 //! Where a goroutine comes from, as its creator has reported it.
 
-use crate::start::Start;
-use crate::thread_create::ThreadBucket;
+use crate::goroutine::start::Start;
+use crate::thread::thread_create::ThreadBucket;
 
 /// What a goroutine's creator has determined before its thread exists.
 #[derive(Clone, Copy, Debug)]
@@ -15,7 +15,7 @@ pub struct Birth {
 /// The origin of a goroutine, as far as its creator has reported it.
 #[derive(Clone, Copy, Default)]
 pub struct Origin {
-    /// The result of [`crate::thread_create::stack`] in the creator.
+    /// The result of [`crate::thread::thread_create::stack`] in the creator.
     pub created_by: Option<&'static ThreadBucket>,
     /// The id of the creating goroutine; 0 where it is not known.
     pub creator: u64,

@@ -40,10 +40,10 @@
 //! A forked child inherits a current snapshot that has no coordinator. [`Snapshots::forget`] ends it; in a child made
 //! without the C library's fork handlers, the process id reveals that the snapshot is the parent's.
 
-use crate::errno;
-use crate::hidden::{self, Calls};
-use crate::nap::nap;
+use crate::hook::errno;
+use crate::hook::hidden::{self, Calls};
 use crate::primitive::{AtomicU32, AtomicU64, Ordering, fence, yield_now};
+use crate::thread::nap::nap;
 
 use super::parked::{Parked, ParkedAt};
 

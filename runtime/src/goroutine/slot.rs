@@ -7,16 +7,16 @@ use super::live_goroutine::LiveGoroutine;
 use super::origin::Origin;
 use super::parked::Parked;
 use super::protocol::Progress;
-use crate::atomic_ref::AtomicRef;
+use crate::goroutine::name::Name;
+use crate::goroutine::start::{Start, StartCell};
+use crate::goroutine::state::{Now, State, StateWord};
+use crate::goroutine::wait_reason::WaitReason;
 use crate::labels::LabelSetId;
-use crate::name::Name;
+use crate::memory::atomic_ref::AtomicRef;
+use crate::memory::slots::{Slot, SlotIndex};
 use crate::primitive::{AtomicU32, AtomicU64};
-use crate::slots::{Slot, SlotIndex};
-use crate::start::{Start, StartCell};
-use crate::state::{Now, State, StateWord};
 use crate::task::Task;
-use crate::thread_create::ThreadBucket;
-use crate::wait_reason::WaitReason;
+use crate::thread::thread_create::ThreadBucket;
 
 /// Tries of a reader while goroutines keep beginning and ending in the slot.
 const TRIES: usize = 8;

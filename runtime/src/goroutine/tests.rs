@@ -1,9 +1,9 @@
 //! The registry as a whole: threads that come, go, die unnoticed, and fork.
 
 use super::*;
-use crate::fork_safe::ForkMutex;
+use crate::goroutine::wait_reason::WaitReason;
 use crate::init;
-use crate::wait_reason::WaitReason;
+use crate::lock::fork_safe::ForkMutex;
 use core::ptr::without_provenance;
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -54,7 +54,7 @@ fn a_foreign_thread_is_known_from_its_first_hook_to_its_end() {
 fn a_registered_goroutine_ends_with_its_guard() {
     init::open();
     thread::spawn(|| {
-        let bucket = crate::thread_create::stack().unwrap();
+        let bucket = crate::thread::thread_create::stack().unwrap();
         let guard = register(Some("named"), Origin { created_by: Some(bucket), ..Origin::default() });
         let goroutine = current().unwrap();
         let id = goroutine.id();

@@ -13,7 +13,7 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use crate::own_files;
+use crate::process::own_files;
 
 /// The length up to which a section is kept in memory. C code has 50 to 100 bytes for each function.
 const MAX_LEN: u64 = 16 << 20;

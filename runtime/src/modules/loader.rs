@@ -16,8 +16,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use crate::fork_lock::ForkLock;
-use crate::own_files;
+use crate::lock::fork_lock::ForkLock;
+use crate::process::own_files;
 
 /// Held while our own code holds the loader's lock.
 static ASKING: ForkLock = ForkLock::new();

@@ -15,9 +15,9 @@ mod span;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use std::collections::{HashMap, HashSet};
 
-use crate::atomic_ref::AtomicRef;
-use crate::fork_lock::ForkLock;
 use crate::hook;
+use crate::lock::fork_lock::ForkLock;
+use crate::memory::atomic_ref::AtomicRef;
 use history::Lifetime;
 use module::{Generation, Listing, identity};
 

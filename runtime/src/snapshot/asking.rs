@@ -20,7 +20,7 @@ use super::visit::{RECORDING, visit};
 use crate::goroutine::{
     CURRENT_ID, ENTERING, Goroutine, LEFT, Visit, current_slot, give_way, own, stranger_id,
 };
-use crate::proc::{NoStatus, Status};
+use crate::process::proc::{NoStatus, Status};
 use crate::stack::marker::{self, Marker};
 use crate::stack::{Interrupted, MAX_STACK};
 

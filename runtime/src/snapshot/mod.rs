@@ -26,11 +26,11 @@ use core::cell::Cell;
 
 use crate::clock;
 use crate::counters::{CountedProfile, Counter};
-use crate::fork_lock::{ForkGuard, ForkLock};
 use crate::goroutine::{self, Goroutine, SLOTS, SNAPSHOTS, Visit, current};
 use crate::goroutine_id;
 use crate::hook::own_process;
 use crate::init;
+use crate::lock::fork_lock::{ForkGuard, ForkLock};
 use crate::stack::capture_whole;
 use others::{Listed, Others};
 use recording::Seen;

@@ -36,13 +36,13 @@ mod imp {
     use super::super::signal::{self, Signal};
     use super::super::visit::{add_marker, visit};
     use super::*;
+    use crate::goroutine::state::State;
     use crate::goroutine::{self, SLOTS};
-    use crate::kernel_thread;
     use crate::labels::LabelSetId;
     use crate::modules::CaptureSpan;
-    use crate::proc::{self, NoStatus, Status};
+    use crate::process::proc::{self, NoStatus, Status};
     use crate::stack::marker::{self, Marker};
-    use crate::state::State;
+    use crate::thread::kernel_thread;
 
     /// Lists the threads of the process.
     pub(crate) fn list() -> Listed {

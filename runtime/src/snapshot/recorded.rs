@@ -4,11 +4,11 @@ use std::borrow::Cow;
 
 use super::recording::Header;
 use crate::clock;
+use crate::goroutine::start::Start;
+use crate::goroutine::state::State;
 use crate::labels::LabelSetId;
 use crate::modules::CaptureSpan;
 use crate::stack::Stack;
-use crate::start::Start;
-use crate::state::State;
 
 /// The kind of a goroutine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

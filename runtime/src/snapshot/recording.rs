@@ -8,16 +8,16 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering, fence};
 
 use crate::goroutine::Goroutine;
-use crate::kernel_thread;
+use crate::goroutine::name::MAX_NAME;
+use crate::goroutine::start::Start;
+use crate::goroutine::state::State;
 use crate::labels::{self, LabelSetId};
-use crate::mapping::{self, PAGE};
+use crate::memory::mapping::{self, PAGE};
 use crate::modules::CaptureSpan;
-use crate::name::MAX_NAME;
 use crate::stack::MAX_STACK;
-use crate::start::Start;
-use crate::state::State;
 use crate::task::{MAX_NESTED, Task};
-use crate::thread_create::ThreadBucket;
+use crate::thread::kernel_thread;
+use crate::thread::thread_create::ThreadBucket;
 
 /// The ids of the tasks that a thread polls, innermost first, then zeros.
 pub(crate) type Polled = [u64; MAX_NESTED];

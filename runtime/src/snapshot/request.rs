@@ -6,8 +6,8 @@ use core::cell::Cell;
 use std::time::{Duration, Instant};
 
 use super::tasks::forks_looked_at;
-use crate::nap::nap;
 use crate::task::{TASKS, Task, begin_lease};
+use crate::thread::nap::nap;
 
 /// How long a request waits while no further task is polled.
 const PATIENCE: Duration = Duration::from_millis(100);

@@ -1,6 +1,6 @@
 //! The signal by which threads are asked for their stacks.
 //!
-//! The signal is one of those that are ignored by default ([`crate::shared_signal`]), whose handler is installed while a
+//! The signal is one of those that are ignored by default ([`crate::signal::shared_signal`]), whose handler is installed while a
 //! snapshot asks. Where the program has handlers for all of them, it is a real-time signal for which the program has none. Such a
 //! signal ends a process by default, so our handler stays installed: a thread may receive the signal late. (A program that
 //! this one is replaced with, by `exec`, may receive it too, and is ended.) If the program installs a handler for it later,
@@ -51,16 +51,16 @@ mod imp {
     use core::ffi::{c_int, c_void};
     use core::sync::atomic::{AtomicI32, Ordering};
 
-    pub(super) use crate::disposition::is_in_program;
+    pub(super) use crate::signal::disposition::is_in_program;
 
     use super::super::asking;
-    use crate::alternate_stack;
-    use crate::disposition;
-    use crate::errno;
+    use crate::hook::errno;
     use crate::hook::own_process;
-    use crate::kernel_thread;
-    use crate::shared_signal::{self, SharedSignal, User};
+    use crate::signal::alternate_stack;
+    use crate::signal::disposition;
+    use crate::signal::shared_signal::{self, SharedSignal, User};
     use crate::stack::Interrupted;
+    use crate::thread::kernel_thread;
 
     /// The real-time signal that has our handler; 0 for none.
     static SIGNAL: AtomicI32 = AtomicI32::new(0);

@@ -11,13 +11,13 @@ use super::leak;
 use super::recorded::{GoroutineKind, Recorded};
 use crate::boundary;
 use crate::clock;
+use crate::goroutine::state::State;
+use crate::goroutine::wait_reason::WaitReason;
 use crate::goroutine::{self, Goroutine};
 use crate::modules::CaptureSpan;
 use crate::stack::MAX_STACK;
 use crate::stack::marker::{self, Marker};
-use crate::state::State;
 use crate::task::{self, Seen, TASKS, Task};
-use crate::wait_reason::WaitReason;
 
 /// Returns the number of forks that led to this process, including those made without the C library's fork handlers.
 /// Must not be called in a hook.

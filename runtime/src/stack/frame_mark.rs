@@ -27,7 +27,7 @@ use core::ptr;
 
 use super::registers::{Registers, registers};
 use super::{bounds, kernel, unwind};
-use crate::alternate_stack;
+use crate::signal::alternate_stack;
 
 /// A mark in the frame of a function. [`set`](FrameMark::set) and [`clear`](FrameMark::clear) are called by that function,
 /// which does not move the mark in between.

@@ -1,7 +1,7 @@
 //! Stacks stored for their frames only, without counts, and cells that refer to a stored stack.
 
 use super::table::{Entry, Key};
-use crate::atomic_ref::AtomicRef;
+use crate::memory::atomic_ref::AtomicRef;
 
 /// The key of these stacks: the frames alone distinguish them.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -8,7 +8,7 @@ pub(super) use imp::*;
 #[cfg(rtprof_supported)]
 mod imp {
     use super::PAGE;
-    use crate::errno;
+    use crate::hook::errno;
     use crate::stack::bounds::Bounds;
 
     /// Bytes of text that are read at a time.

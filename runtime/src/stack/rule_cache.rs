@@ -12,7 +12,7 @@
 use core::ptr::NonNull;
 
 use super::rule::Rule;
-use crate::mapping;
+use crate::memory::mapping;
 
 const LEN: usize = 1 << 12;
 /// The position of the guess: the bits above those of the rule itself.

@@ -131,8 +131,8 @@ pub(super) use imp::{run, start_of};
 #[cfg(rtprof_supported)]
 mod imp {
     use super::*;
-    use crate::holder_lock::HolderLock;
-    use crate::mapping::{self, PAGE};
+    use crate::lock::holder_lock::HolderLock;
+    use crate::memory::mapping::{self, PAGE};
     use crate::process;
     use core::arch::asm;
     use core::ffi::c_void;

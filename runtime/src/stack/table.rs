@@ -21,7 +21,7 @@ use core::ptr::{self, NonNull};
 
 use super::Stack;
 use super::hash::hash_stack;
-use crate::arena::Arena;
+use crate::memory::arena::Arena;
 use crate::modules::Stamp;
 use crate::primitive::{AtomicPtr, AtomicUsize, Ordering, map_zeroed, unmap_zeroed};
 

@@ -25,13 +25,13 @@ use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 
 use super::noted::{Noted, NotedSeen};
 use crate::counters::{CountedProfile, Counter};
+use crate::goroutine::wait_reason::WaitReason;
 use crate::hook::Hook;
 use crate::labels;
 use crate::stack::kept::{Frames, NotedStack};
 use crate::stack::scratch::with_frames;
 use crate::stack::table::{Entry, Table};
 use crate::stack::{Stack, capture, with_room};
-use crate::wait_reason::WaitReason;
 
 /// The number of distinct stacks that are stored.
 const MAX_STACKS: usize = 1 << 16;

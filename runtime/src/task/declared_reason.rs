@@ -8,7 +8,7 @@
 use core::cell::Cell;
 use core::marker::PhantomData;
 
-use crate::wait_reason::WaitReason;
+use crate::goroutine::wait_reason::WaitReason;
 
 thread_local! {
     // No destructor and no lazy initialisation (rust#116390). The address of a task, and the number of the reason.

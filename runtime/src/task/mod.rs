@@ -46,11 +46,11 @@ pub use slot::{Begun, Identity, KeptStack, Task, WaitChoice, WaitObserver, clear
 pub use crate::boundary::run;
 
 use crate::boundary;
+use crate::goroutine::start::Start;
 use crate::goroutine_id;
 use crate::hook::own_process;
 use crate::labels;
-use crate::slots::SlotTable;
-use crate::start::Start;
+use crate::memory::slots::SlotTable;
 
 lazy_under_loom! {
     pub(crate) static TASKS: SlotTable<Task> = SlotTable::new();

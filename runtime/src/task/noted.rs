@@ -11,8 +11,8 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
+use crate::goroutine::wait_reason::WaitReason;
 use crate::labels::LabelSetId;
-use crate::wait_reason::WaitReason;
 
 /// Reasons that a program may declare, by their numbers from 1.
 const DECLARABLE: [WaitReason; 7] = [

@@ -21,8 +21,9 @@ use std::rc::Rc;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use rtprof_runtime::fork_safe::PerProcess;
-use rtprof_runtime::{hook, room};
+use rtprof_runtime::hook;
+use rtprof_runtime::hook::room;
+use rtprof_runtime::lock::fork_safe::PerProcess;
 
 use crate::progress::Progress;
 

@@ -18,7 +18,7 @@ use std::path::Path;
 
 use object::{Object, ObjectSection};
 use rtprof_runtime::modules::Module;
-use rtprof_runtime::own_files;
+use rtprof_runtime::process::own_files;
 
 use crate::symbol_cache::{DebugState, FileState};
 use bytes::FileBytes;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rtprof::sync::mpsc::{self, Receiver};
 use rtprof::sync::{Barrier, Condvar, Mutex, Once, Semaphore};
 use rtprof_runtime::goroutine;
-use rtprof_runtime::wait_reason::WaitReason;
+use rtprof_runtime::goroutine::wait_reason::WaitReason;
 use test_support::child;
 use test_support::contention::{
     About, Moment, NONE, Seen, in_vain, queue, record_everything, record_nothing,

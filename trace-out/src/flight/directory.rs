@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use rtprof_runtime::private_file;
+use rtprof_runtime::process::private_file;
 
 use crate::error::TraceError;
 use crate::options::Format;

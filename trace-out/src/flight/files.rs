@@ -17,10 +17,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use rtprof_runtime::fork_safe::ForkMutex;
-use rtprof_runtime::hidden::{self, Calls};
+use rtprof_runtime::hook::hidden::{self, Calls};
 use rtprof_runtime::hook::{self, own_process};
 use rtprof_runtime::labels;
+use rtprof_runtime::lock::fork_safe::ForkMutex;
 
 use super::directory::Directory;
 use crate::{FlightRecorder, TraceError};

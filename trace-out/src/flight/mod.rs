@@ -15,10 +15,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rtprof_runtime::clock;
-use rtprof_runtime::fork_safe::ForkMutex;
-use rtprof_runtime::hidden::{self, Calls};
+use rtprof_runtime::hook::hidden::{self, Calls};
 use rtprof_runtime::hook::{self, own_process};
 use rtprof_runtime::labels;
+use rtprof_runtime::lock::fork_safe::ForkMutex;
 use rtprof_symbols::symbolizer::Symbolization;
 use rtprof_symbols::view::View;
 use rtprof_tracer::drain::Counts;

@@ -1,6 +1,6 @@
 //! Declarations of goroutines, and the handling of declarations that contradict the trace.
 
-use rtprof_runtime::state::State;
+use rtprof_runtime::goroutine::state::State;
 use rtprof_tracer::record::Status;
 
 use super::goroutines::distance;

@@ -1,6 +1,6 @@
 //! The goroutines known to a trace, and the readings that wait for them.
 
-use rtprof_runtime::state::State;
+use rtprof_runtime::goroutine::state::State;
 
 use crate::dense::DenseTable;
 

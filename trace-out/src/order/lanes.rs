@@ -1,6 +1,6 @@
 //! The lanes of a trace, one for each thread's life, and how far each was read.
 
-use rtprof_runtime::state::State;
+use rtprof_runtime::goroutine::state::State;
 use rtprof_tracer::generation::{Buffered, LaneRecords};
 use rtprof_tracer::record::{Record, Records};
 

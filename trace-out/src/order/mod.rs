@@ -23,7 +23,7 @@ mod sink;
 
 use std::collections::VecDeque;
 
-use rtprof_runtime::state::State;
+use rtprof_runtime::goroutine::state::State;
 use rtprof_tracer::generation::Generation;
 use rtprof_tracer::record::Record;
 

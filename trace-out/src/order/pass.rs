@@ -1,6 +1,6 @@
 //! Decides when a record can be passed on, and which states change then.
 
-use rtprof_runtime::state::State;
+use rtprof_runtime::goroutine::state::State;
 use rtprof_tracer::record::Record;
 
 use super::goroutines::{Fit, OrderedGoroutine};

@@ -1,6 +1,6 @@
 //! The tasks that each lane polls, each inside the poll of the previous one.
 
-use rtprof_runtime::state::State;
+use rtprof_runtime::goroutine::state::State;
 use rtprof_tracer::record::Record;
 
 use super::goroutines::OrderedGoroutine;

@@ -1,6 +1,6 @@
 //! What receives the ordered records.
 
-use rtprof_runtime::state::State;
+use rtprof_runtime::goroutine::state::State;
 use rtprof_tracer::record::{Record, Status};
 
 /// Place and time of an event.

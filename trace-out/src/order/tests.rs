@@ -1,6 +1,6 @@
 use std::collections::HashMap;
 
-use rtprof_runtime::wait_reason::WaitReason;
+use rtprof_runtime::goroutine::wait_reason::WaitReason;
 use rtprof_tracer::record::{RecordKind, Status};
 
 use super::*;

@@ -26,7 +26,7 @@ mod wire;
 use std::time::SystemTime;
 
 use rtprof_runtime::clock;
-use rtprof_runtime::own_files;
+use rtprof_runtime::process::own_files;
 use rtprof_symbols::view::View;
 use rtprof_tracer::generation::{Generation, Tables};
 

@@ -1,8 +1,8 @@
 //! Properties of Perfetto's format alone. Its waits are compared with those of Go's formats in `crate::simulated` and
 //! in the tests of whole programs.
 
-use rtprof_runtime::state::State;
-use rtprof_runtime::wait_reason::WaitReason;
+use rtprof_runtime::goroutine::state::State;
+use rtprof_runtime::goroutine::wait_reason::WaitReason;
 use rtprof_trace_check::perfetto::{Event, EventKind, Trace, check, check_window};
 use rtprof_tracer::record::RecordKind;
 

@@ -1,6 +1,6 @@
 //! A generation whose names are looked up when it is written, and the files that are made of such.
 
-use rtprof_runtime::own_files;
+use rtprof_runtime::process::own_files;
 use rtprof_symbols::view::View;
 use rtprof_tracer::generation::Tables as RecordTables;
 

@@ -4,7 +4,7 @@
 
 use std::collections::HashSet;
 
-use rtprof_runtime::state::State;
+use rtprof_runtime::goroutine::state::State;
 use rtprof_tracer::record::{Record, StackId};
 
 use crate::order::EventPosition;

@@ -1,7 +1,7 @@
 //! The open items of a trace, and the changes of goroutines and Ps by events that readers accept.
 
-use rtprof_runtime::state::State;
-use rtprof_runtime::wait_reason::WaitReason;
+use rtprof_runtime::goroutine::state::State;
+use rtprof_runtime::goroutine::wait_reason::WaitReason;
 use rtprof_tracer::generation::Tables;
 use rtprof_tracer::record::StackId;
 

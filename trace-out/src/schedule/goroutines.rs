@@ -1,6 +1,6 @@
 //! The goroutines of a trace, in the states that its readers track.
 
-use rtprof_runtime::state::State;
+use rtprof_runtime::goroutine::state::State;
 use rtprof_tracer::record::{StackId, StringId};
 
 use crate::dense::DenseTable;

@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use rtprof_runtime::wait_reason::WaitReason;
+use rtprof_runtime::goroutine::wait_reason::WaitReason;
 use rtprof_tracer::record::StwReason;
 
 use crate::awaited::Library;

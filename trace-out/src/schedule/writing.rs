@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use rtprof_runtime::state::State;
+use rtprof_runtime::goroutine::state::State;
 use rtprof_symbols::view::View;
 use rtprof_tracer::generation::{Generation, Tables};
 use rtprof_tracer::record::{Record, StackId, Status, StringId, cut};

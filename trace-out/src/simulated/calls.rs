@@ -1,7 +1,7 @@
 //! Calls of a random program that take a while.
 
-use rtprof_runtime::state::State;
-use rtprof_runtime::wait_reason::WaitReason;
+use rtprof_runtime::goroutine::state::State;
+use rtprof_runtime::goroutine::wait_reason::WaitReason;
 use rtprof_tracer::record::RecordKind;
 
 use super::{Call, Simulation};

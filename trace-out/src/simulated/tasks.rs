@@ -1,6 +1,6 @@
 //! Tasks of a random program, which its threads poll.
 
-use rtprof_runtime::state::State;
+use rtprof_runtime::goroutine::state::State;
 use rtprof_tracer::record::RecordKind;
 
 use super::{REASONS, Simulation};

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use rtprof_runtime::state::State;
-use rtprof_runtime::wait_reason::WaitReason;
+use rtprof_runtime::goroutine::state::State;
+use rtprof_runtime::goroutine::wait_reason::WaitReason;
 use rtprof_symbols::view::View;
 use rtprof_trace_check::{EventType, Parsed, validate};
 use rtprof_tracer::record::RecordKind;

@@ -1,6 +1,6 @@
 //! The events of each P, in order, batch by batch.
 
-use rtprof_runtime::wait_reason::WaitReason;
+use rtprof_runtime::goroutine::wait_reason::WaitReason;
 
 use crate::numbers::put_bytes;
 use crate::schedule::{Changed, Event, OUTSIDE, Proc, Procs, Reason, Wire};

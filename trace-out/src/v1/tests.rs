@@ -2,8 +2,8 @@
 
 use std::slice::from_ref;
 
-use rtprof_runtime::state::State;
-use rtprof_runtime::wait_reason::WaitReason;
+use rtprof_runtime::goroutine::state::State;
+use rtprof_runtime::goroutine::wait_reason::WaitReason;
 use rtprof_tracer::record::RecordKind;
 
 use rtprof_trace_check::{Event, EventType, EventType as E, Parsed, validate};

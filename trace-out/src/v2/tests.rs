@@ -1,8 +1,8 @@
 //! Properties of the second format alone. Its events are compared with those of the first format in the tests there and
 //! in `crate::simulated`.
 
-use rtprof_runtime::state::State;
-use rtprof_runtime::wait_reason::WaitReason;
+use rtprof_runtime::goroutine::state::State;
+use rtprof_runtime::goroutine::wait_reason::WaitReason;
 use rtprof_trace_check::{EventType as E, Parsed, validate};
 use rtprof_tracer::record::{RecordKind, StwReason};
 

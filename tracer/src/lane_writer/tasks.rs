@@ -16,11 +16,11 @@
 use rtprof_runtime::clock;
 use rtprof_runtime::labels::LabelSetId;
 
-use rtprof_runtime::state::{State, StateWord};
+use rtprof_runtime::goroutine::state::{State, StateWord};
 
 use crate::declared::{Declared as _, LOST_GENERATION};
+use rtprof_runtime::goroutine::wait_reason::WaitReason;
 use rtprof_runtime::task::{KeptStack, MAX_BRANCHES, Task};
-use rtprof_runtime::wait_reason::WaitReason;
 
 use super::LaneWriter;
 use crate::record::{DeclaredReasons, RecordKind, StackId, StringId};

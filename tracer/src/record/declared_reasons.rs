@@ -1,7 +1,7 @@
 //! The wait reasons that the program has announced for the stacks at which a poll has suspended.
 
+use rtprof_runtime::goroutine::wait_reason::WaitReason;
 use rtprof_runtime::task::{KeptStack, MAX_BRANCHES};
-use rtprof_runtime::wait_reason::WaitReason;
 
 /// The number of a reason, or 0, for each stack. In a record it occupies the upper bits of the argument that holds the
 /// poll's own reason.

@@ -69,10 +69,10 @@ pub use declared_reasons::DeclaredReasons;
 pub use read::Records;
 pub use write::Writer;
 
+use rtprof_runtime::goroutine::state::State;
+use rtprof_runtime::goroutine::wait_reason::WaitReason;
 use rtprof_runtime::labels::LabelSetId;
-use rtprof_runtime::state::State;
 pub use rtprof_runtime::task::MAX_BRANCHES;
-use rtprof_runtime::wait_reason::WaitReason;
 
 /// The id of a stack in the trace's own table; 0 is none.
 pub type StackId = u32;
@@ -218,7 +218,7 @@ pub struct Status {
     pub thread: u64,
     /// The kernel's number of the thread whose goroutine it is; 0 for a task, and for a thread that has not begun.
     pub thread_id: u32,
-    /// The goroutine's [`title`](rtprof_runtime::start::title), or [`NAMED_LATER`].
+    /// The goroutine's [`title`](rtprof_runtime::goroutine::start::title), or [`NAMED_LATER`].
     pub name: StringId,
     /// The stack that created it, where known.
     pub created_by: StackId,

@@ -2,9 +2,9 @@
 
 use core::fmt;
 
+use rtprof_runtime::goroutine::state::State;
+use rtprof_runtime::goroutine::wait_reason::WaitReason;
 use rtprof_runtime::labels::LabelSetId;
-use rtprof_runtime::state::State;
-use rtprof_runtime::wait_reason::WaitReason;
 
 use super::{CollectorRecord, DeclaredReasons, Record, RecordKind, StackId, Status, StringId};
 

@@ -3,7 +3,7 @@
 use core::mem::MaybeUninit;
 
 use rtprof_runtime::clock::NANOS;
-use rtprof_runtime::errno;
+use rtprof_runtime::hook::errno;
 
 /// The kind of clock: of a thread, scheduled time (linux/posix-timers.h).
 const THREAD: libc::clockid_t = 4;
@@ -45,7 +45,7 @@ fn read(clock: libc::clockid_t) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use rtprof_runtime::kernel_thread::thread_id as kernel_thread_id;
+    use rtprof_runtime::thread::kernel_thread::thread_id as kernel_thread_id;
 
     use super::*;
 

@@ -2,11 +2,11 @@
 //! begin.
 
 use rtprof_runtime::boundary;
-use rtprof_runtime::errno;
 use rtprof_runtime::goroutine::observer;
-use rtprof_runtime::kernel_thread::thread_id as kernel_thread_id;
+use rtprof_runtime::hook::errno;
 use rtprof_runtime::labels;
 use rtprof_runtime::stack::{self, Interrupted, MAX_STACK, marker};
+use rtprof_runtime::thread::kernel_thread::thread_id as kernel_thread_id;
 
 use super::attach::{Attacher, Since};
 use super::cpu_time;

@@ -14,10 +14,10 @@
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
-use rtprof_runtime::alternate_stack;
-use rtprof_runtime::disposition;
-use rtprof_runtime::errno;
-use rtprof_runtime::shared_signal::{self, Sample, SharedSignal, User};
+use rtprof_runtime::hook::errno;
+use rtprof_runtime::signal::alternate_stack;
+use rtprof_runtime::signal::disposition;
+use rtprof_runtime::signal::shared_signal::{self, Sample, SharedSignal, User};
 use rtprof_runtime::stack::Interrupted;
 
 use super::event::Cause;

@@ -3,9 +3,9 @@
 use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 
-use rtprof_runtime::kernel_thread;
-use rtprof_runtime::kernel_thread::thread_id as kernel_thread_id;
-use rtprof_runtime::slots::{Slot, SlotIndex, SlotTable};
+use rtprof_runtime::memory::slots::{Slot, SlotIndex, SlotTable};
+use rtprof_runtime::thread::kernel_thread;
+use rtprof_runtime::thread::kernel_thread::thread_id as kernel_thread_id;
 
 use super::account::{Account, Start};
 use super::attach::Attacher;

@@ -4,11 +4,11 @@ use std::collections::{HashMap, HashSet};
 
 use rtprof_runtime::goroutine::{self, Goroutine};
 use rtprof_runtime::hook::own_process;
-use rtprof_runtime::kernel_thread;
-use rtprof_runtime::kernel_thread::thread_id as kernel_thread_id;
 use rtprof_runtime::labels::{self, LabelSetId};
-use rtprof_runtime::proc::{self, NoStatus, Status};
+use rtprof_runtime::process::proc::{self, NoStatus, Status};
 use rtprof_runtime::stack::marker;
+use rtprof_runtime::thread::kernel_thread;
+use rtprof_runtime::thread::kernel_thread::thread_id as kernel_thread_id;
 
 use super::attach::{Attacher, Since};
 use super::cpu_time;

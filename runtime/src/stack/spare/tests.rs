@@ -1,6 +1,6 @@
 use super::super::{MAX_STACK, capture};
 use super::*;
-use crate::fork_lock::ForkLock;
+use crate::lock::fork_lock::ForkLock;
 
 /// Serialises the tests, because one of them takes all stacks.
 fn alone() -> impl Drop {

@@ -4,9 +4,9 @@ use core::sync::atomic::Ordering;
 
 use super::{Doing, NUMBER, Task, identified};
 use crate::clock;
+use crate::goroutine::start::Start;
 use crate::labels::LabelSetId;
 use crate::stack::Stack;
-use crate::start::Start;
 use crate::task::await_stack::Awaits;
 use crate::task::noted::{Flag, NotedSeen};
 

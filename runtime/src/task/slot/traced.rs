@@ -3,15 +3,15 @@
 //! Without an observer a task keeps no state word: its state follows from its polls and its waker. The first event of
 //! the task that an observer records, or the observer's sweep at its start, claims the task: it changes the mark of
 //! [`Task::traced`] from 0, and takes the state from [`Task::untraced_state`]. From then on every change is a
-//! compare-and-swap on the word, as for every goroutine ([`crate::state`]).
+//! compare-and-swap on the word, as for every goroutine ([`crate::goroutine::state`]).
 
 use super::Task;
+use crate::goroutine::start::Start;
+use crate::goroutine::state::{State, StateWord};
+use crate::goroutine::wait_reason::WaitReason;
 use crate::stack::Stack;
-use crate::start::Start;
-use crate::state::{State, StateWord};
 use crate::task::TASKS;
 use crate::task::await_stack::{MAX_BRANCHES, TaskStack};
-use crate::wait_reason::WaitReason;
 
 /// A stored stack of tasks. Never freed.
 #[derive(Clone, Copy)]

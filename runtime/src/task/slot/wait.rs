@@ -9,10 +9,10 @@
 use core::sync::atomic::Ordering;
 
 use super::{Doing, Task};
-use crate::atomic_ref::AtomicRef;
 use crate::clock;
 use crate::hook::Hook;
 use crate::labels::LabelSetId;
+use crate::memory::atomic_ref::AtomicRef;
 use crate::stack::marker;
 use crate::task::await_stack::TaskStack;
 use crate::task::noted::{Flag, NotedSeen};

@@ -2,7 +2,7 @@
 
 mod state;
 
-use rtprof_runtime::state::State;
+use rtprof_runtime::goroutine::state::State;
 use rtprof_tracer::record::{CollectorRecord, StwReason};
 
 use crate::order::{EventPosition, SHARED};

@@ -12,9 +12,9 @@
 use core::sync::atomic::AtomicU32;
 use std::time::Duration;
 
-use crate::hidden::{self, Calls};
-use crate::holder_lock::HolderLock;
+use crate::hook::hidden::{self, Calls};
 use crate::hook::own_process;
+use crate::lock::holder_lock::HolderLock;
 
 /// The lock. It guards nothing by itself; the owner's documentation says what it protects.
 pub struct ForkLock {

@@ -4,12 +4,18 @@
 //! last. Where it reads 0, the process is new and asks the kernel. A child of `vfork` shares the page with its parent,
 //! as it shares the data that the number protects.
 
+pub mod at_exit;
+pub mod own_files;
+pub mod private_file;
+#[cfg(rtprof_supported)]
+pub mod proc;
+
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use crate::hook::Hook;
 use crate::hook::own_process;
-use crate::mapping;
+use crate::memory::mapping;
 
 /// The page; null before the first call.
 static NUMBER: AtomicPtr<AtomicU32> = AtomicPtr::new(ptr::null_mut());

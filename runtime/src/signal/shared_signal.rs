@@ -14,10 +14,10 @@
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
-use crate::atomic_ref::AtomicRef;
-use crate::disposition;
-use crate::errno;
-use crate::fork_lock::ForkLock;
+use crate::hook::errno;
+use crate::lock::fork_lock::ForkLock;
+use crate::memory::atomic_ref::AtomicRef;
+use crate::signal::disposition;
 use crate::snapshot::signal;
 
 /// Who uses a signal.

@@ -8,7 +8,7 @@ pub fn nap() {
     #[cfg(loom)]
     crate::primitive::yield_now();
     #[cfg(all(rtprof_supported, not(loom)))]
-    crate::errno::kept(|| {
+    crate::hook::errno::kept(|| {
         let time = libc::timespec { tv_sec: 0, tv_nsec: 50_000 };
         // SAFETY: reads a local; the remaining time is not requested.
         unsafe {

@@ -9,7 +9,8 @@
 
 use std::io;
 
-use crate::{hook, mapping};
+use crate::hook;
+use crate::memory::mapping;
 
 /// Less than this is not worth the work.
 const LEAST: usize = 1 << 20;

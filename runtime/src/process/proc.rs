@@ -4,9 +4,9 @@
 use core::ffi::CStr;
 use std::io::Write as _;
 
-use crate::errno;
+use crate::hook::errno;
 use crate::hook::own_process;
-use crate::kernel_thread;
+use crate::thread::kernel_thread;
 
 /// The maximum number of listings until two agree.
 const LISTINGS: usize = 5;
@@ -218,7 +218,7 @@ impl Drop for File {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::kernel_thread::thread_id;
+    use crate::thread::kernel_thread::thread_id;
     use std::sync::mpsc;
 
     #[test]
@@ -246,7 +246,7 @@ mod tests {
         assert_eq!(Status::of(thread_id()).unwrap().state, b'R');
         drop(end);
         thread.unwrap().join().unwrap();
-        crate::kernel_thread::wait_until_gone(id);
+        crate::thread::kernel_thread::wait_until_gone(id);
         assert!(
             Status::of(id).err() == Some(NoStatus::Gone) && birth(id).is_none() && waits_in(id).is_empty()
         );

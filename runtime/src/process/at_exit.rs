@@ -51,8 +51,8 @@ mod imp {
     use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
     use std::time::Duration;
 
-    use crate::helper_thread;
     use crate::hook::{self, own_process};
+    use crate::thread::helper_thread;
 
     struct Exit {
         process: u32,

@@ -9,7 +9,7 @@
 //!
 //! None: see [`crate::stack::table`].
 
-use crate::errno;
+use crate::hook::errno;
 use crate::stack::kept::{Frames, KeptStack, NotedStack};
 use crate::stack::scratch::with_frames;
 use crate::stack::table::Table;

@@ -22,7 +22,7 @@ mod imp {
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
     use crate::goroutine::{self, Origin};
-    use crate::hidden::{self, Calls};
+    use crate::hook::hidden::{self, Calls};
     use crate::labels;
 
     /// The stack size of std's threads.

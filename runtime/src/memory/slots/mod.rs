@@ -35,7 +35,7 @@ pub(crate) const LIMIT: u32 = FIRST * ((1 << BLOCKS) - 1);
 ///
 /// # Safety
 /// Zeroed memory is a valid value, the default: a slot that is not in use. The alignment is at most
-/// [`crate::mapping::PAGE`], and the type needs no drop.
+/// [`crate::memory::mapping::PAGE`], and the type needs no drop.
 pub unsafe trait Slot: Sync + Default {
     /// Returns its index in the table.
     fn index(&self) -> &SlotIndex;
@@ -134,7 +134,10 @@ impl<T: Slot> SlotTable<T> {
                 // SAFETY: this is a whole mapping made by `map_zeroed`, and the caller guarantees that all its slots
                 // are free. Zeroed memory is a slot that is not in use.
                 let _ = unsafe {
-                    crate::mapping::discard(start.cast(), ((FIRST as usize) << block) * size_of::<T>())
+                    crate::memory::mapping::discard(
+                        start.cast(),
+                        ((FIRST as usize) << block) * size_of::<T>(),
+                    )
                 };
             }
         }

@@ -19,11 +19,15 @@
 //!
 //! None.
 
+pub mod errno;
+pub mod hidden;
+pub mod listeners;
+pub mod room;
+
 use core::cell::Cell;
 use core::marker::PhantomData;
 
-use crate::atomic_ref::AtomicRef;
-use crate::errno;
+use crate::memory::atomic_ref::AtomicRef;
 
 /// The two words that the fast path of an allocation reads. They are stored beside the rest of the state because untracked work
 /// closes the gate: then no allocation passes, so the fast path need not check for it.

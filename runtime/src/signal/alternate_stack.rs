@@ -22,11 +22,11 @@ use core::mem::zeroed;
 use core::ops::Range;
 use core::ptr::{self, NonNull};
 
-use crate::disposition::{change, disposition};
-use crate::errno;
-use crate::kernel_thread;
-use crate::mapping::{self, PAGE};
+use crate::hook::errno;
+use crate::memory::mapping::{self, PAGE};
+use crate::signal::disposition::{change, disposition};
 use crate::stack::is_readable;
+use crate::thread::kernel_thread;
 
 /// What our handlers use of an alternate stack besides the kernel's frame, at most: a debug build. They go on elsewhere
 /// ([`crate::stack::spare`]).

@@ -5,8 +5,8 @@ use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicPtr, Ordering};
 
-use crate::fork_lock::{ForkGuard, ForkLock};
 use crate::hook::{outside_workspace, own_process};
+use crate::lock::fork_lock::{ForkGuard, ForkLock};
 
 /// A value behind a lock. It is not accessible any more in a forked child whose parent was changing it at the instant
 /// of the fork: it may be half changed.

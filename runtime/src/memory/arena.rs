@@ -72,7 +72,7 @@ impl Arena {
                     return Some(unsafe { chunk.cast::<u8>().add(used) });
                 }
             }
-            let fresh = crate::mapping::map(CHUNK)?.cast::<Chunk>();
+            let fresh = crate::memory::mapping::map(CHUNK)?.cast::<Chunk>();
             let chunk = Chunk { used: AtomicUsize::new(size_of::<Chunk>()), previous: current };
             // SAFETY: freshly mapped, page-aligned, and not shared yet.
             unsafe { fresh.write(chunk) };
@@ -82,7 +82,7 @@ impl Arena {
                     self.mapped.fetch_add(CHUNK, Ordering::Relaxed);
                 }
                 // SAFETY: the chunk was not installed, so only this thread has it.
-                Err(_) => unsafe { crate::mapping::unmap(fresh.cast(), CHUNK) },
+                Err(_) => unsafe { crate::memory::mapping::unmap(fresh.cast(), CHUNK) },
             }
         }
     }
@@ -100,7 +100,7 @@ impl Arena {
             // it.
             unsafe {
                 at = chunk.as_ref().previous;
-                crate::mapping::unmap(chunk.cast(), CHUNK);
+                crate::memory::mapping::unmap(chunk.cast(), CHUNK);
             }
         }
     }

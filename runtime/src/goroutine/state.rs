@@ -20,8 +20,8 @@
 //!
 //! A reader that finds the same number before and after it has read the tick has read the tick of that wait.
 
+use crate::goroutine::wait_reason::WaitReason;
 use crate::primitive::{AtomicU64, Ordering};
-use crate::wait_reason::WaitReason;
 
 /// Tries of a reader while the state keeps changing.
 const TRIES: usize = 8;
