@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Whether the public interface has changed as the versions say: cargo-semver-checks compares every published crate with
-# itself at a commit, by default the last release, and reexports.py the names that they re-export from each other. Where
+# itself at a commit, by default the last release, and reexports.py the names that they re-export from each other. The crates
+# behind the facade promise no stability: of theirs, only what the facade re-exports counts. Where
 # cargo-semver-checks is not installed, or before the first release, this says so.
 #
 #   ci/semver.sh [COMMIT]

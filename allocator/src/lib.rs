@@ -1,6 +1,6 @@
-//! The `GlobalAlloc` wrapper of rtprof: samples allocations, and finds the free of every sampled one.
+//! Internal to the crate `rtprof`, whose interface programs use: this one promises no stability.
 //!
-//! Programs use the facade, `rtprof`.
+//! The `GlobalAlloc` wrapper of rtprof: samples allocations, and finds the free of every sampled one.
 //!
 //! | module | contents |
 //! |---|---|

@@ -1,3 +1,5 @@
+//! Internal to the crate `rtprof`, whose interface programs use: this one promises no stability.
+//!
 //! Locks, channels, threads and tasks whose waits rtprof records.
 //!
 //! [`sync`] has drop-in replacements for the locks and channels of std and parking_lot, [`thread`] for

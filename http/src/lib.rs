@@ -1,3 +1,5 @@
+//! Internal to the crate `rtprof`, whose interface programs use: this one promises no stability.
+//!
 //! `/debug/pprof/` over HTTP: Go's `net/http/pprof` for a Rust program.
 //!
 //! `go tool pprof http://localhost:6060/debug/pprof/heap`, Parca, Grafana Alloy and a browser work on it as on a Go

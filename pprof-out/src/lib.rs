@@ -1,3 +1,5 @@
+//! Internal to the crate `rtprof`, whose interface programs use: this one promises no stability.
+//!
 //! The output formats of rtprof's profiles: profile.proto and text.
 //!
 //! [`lookup`] finds a profile by name, [`Profile::write_to`] writes it in a form that `go tool pprof` reads,

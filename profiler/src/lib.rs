@@ -1,9 +1,10 @@
+//! Internal to the crate `rtprof`, whose interface programs use: this one promises no stability.
+//!
 //! The recorders of rtprof: sampling, the heap profile and its cycles, waits, processor time. They know no format and
 //! do no output; the hooks (`rtprof-allocator`, `rtprof-hooks`) feed them, the exporters (`rtprof-pprof-out`) read
 //! them.
 //!
-//! Programs use the facade, `rtprof`. This crate is for authors of hooks and exporters. The rules for code in hooks are
-//! those of [`rtprof_runtime`].
+//! The rules for code in hooks are those of [`rtprof_runtime`].
 //!
 //! # Reading order
 //!

@@ -1,6 +1,6 @@
-//! The foundation of rtprof, on which its recorders and hooks are built.
+//! Internal to the crate `rtprof`, whose interface programs use: this one promises no stability.
 //!
-//! Programs use the facade, `rtprof`. This crate is for authors of hooks, recorders and exporters.
+//! The foundation on which the recorders and hooks are built.
 //!
 //! # Rules of the hooks
 //!
@@ -13,14 +13,13 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`primitive`], [`atomic_ref`], [`mapping`], [`arena`], [`slots`] | memory and words that hooks may use |
-//! | [`hook`], [`errno`], [`hidden`], [`listeners`] | the profiler's per-thread state, and which waits are reported |
-//! | [`fork_lock`], [`fork_safe`], [`helper_thread`] | locks and threads for the work outside hooks |
+//! | [`primitive`], [`memory`] | words, memory and tables that hooks may use |
+//! | [`hook`] | the profiler's per-thread state, and which waits are reported |
+//! | [`lock`], [`process`], [`thread`], [`signal`] | what the process has once: locks for the work outside hooks, files, threads, handlers |
 //! | [`clock`], [`random`] | timestamps and random numbers |
 //! | [`modules`], [`stack`], [`boundary`] | where code is mapped, and the current thread's stack |
 //! | [`labels`] | labels that samples carry |
-//! | [`state`], [`wait_reason`], [`name`], [`start`] | the attributes of a goroutine |
-//! | [`goroutine`], [`task`], [`thread_create`] | the registries of threads and tasks |
+//! | [`goroutine`], [`goroutine_id`], [`task`] | the registries of threads and tasks, and the attributes of both |
 //! | [`snapshot`] | all goroutines at one instant, with their stacks |
 //! | [`counters`] | what could not be recorded |
 //! | [`init`] | what must be initialised before the first hook |

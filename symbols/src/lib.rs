@@ -1,3 +1,5 @@
+//! Internal to the crate `rtprof`, whose interface programs use: this one promises no stability.
+//!
 //! Resolves addresses to functions, files and lines, and decides which of them a reader sees. For the exporters of
 //! rtprof.
 //!

@@ -1,3 +1,5 @@
+//! Internal to the crate `rtprof`, whose interface programs use: this one promises no stability.
+//!
 //! Execution traces: converts the tracer's records to files that `go tool trace` or Perfetto reads.
 //!
 //! 1. `order` puts the records of a generation, which are grouped by thread, into an order of cause and effect, and

@@ -1,6 +1,6 @@
-//! The recording side of the execution tracer: threads write records to their own buffers.
+//! Internal to the crate `rtprof`, whose interface programs use: this one promises no stability.
 //!
-//! Programs use the facade, `rtprof::trace`. This crate is for authors of hooks and encoders.
+//! The recording side of the execution tracer: threads write records to their own buffers.
 //!
 //! ```text
 //!   hooks, annotations ─► LaneWriter ─► Lane ── full buffer, or a new generation ──► Queue ─► Drain ─► Generation

@@ -4,7 +4,7 @@
 //! not have, and its first profile would wait for ever.
 //!
 //! Scheme: the lock word is the holder's process id. If the word names another process, the holder is a ghost: the
-//! child takes the lock over ([`ForkLock::lock`]) or reports it ([`ForkLock::lock_whole`]).
+//! child takes the lock over ([`ForkLock::lock`]) or reports it (`ForkLock::lock_whole`).
 //!
 //! Never taken in a hook that runs in the program's code. Waiters yield and sleep: most holders work for milliseconds,
 //! rarely.
