@@ -11,8 +11,8 @@
 //! ```
 //!
 //! The fault is in `save`: it holds the lock of the index while it writes to the disk. The file shows it: the slow
-//! request (a task `search`) waits in `look_up`, the thread `saver` is in its region `save` meanwhile, in a system call,
-//! and its unlock wakes the request.
+//! request (a task `search`) waits in `look_up`; at the same time the thread `saver` is in its region `save`, in a
+//! system call, and its unlock wakes the request.
 
 mod corpus;
 

@@ -1,5 +1,5 @@
-//! Execution traces for `go tool trace`, or for Perfetto: what each thread and each async task did, to 64 ns. Go:
-//! package `runtime/trace`.
+//! Execution traces for `go tool trace`, or for Perfetto: what each thread and each async task did, with a time
+//! resolution of 64 ns. Go: package `runtime/trace`.
 //!
 //! ```no_run
 //! use std::fs::File;
@@ -14,8 +14,8 @@
 //! # }
 //! ```
 //!
-//! View it with `go tool trace trace.out`; a file in `Format::Perfetto` in <https://ui.perfetto.dev>. While nothing
-//! is recorded, each of these functions costs a load or two.
+//! View the file with `go tool trace trace.out`, or a file in `Format::Perfetto` at <https://ui.perfetto.dev>. While
+//! nothing is recorded, each of these functions costs a load or two.
 
 pub use rtprof_hooks::trace::{WaitKind, syscall, wait};
 #[cfg(feature = "pprof")]

@@ -1,9 +1,9 @@
 //! Accounting for programs that free memory late: with a garbage collector, an arena, or an epoch reclaimer.
 //!
-//! Without it every free counts when it happens. In such a program memory that is dead but not yet reclaimed would
-//! count as in use, and a profile would be skewed toward allocations. A program that calls [`cycle`] at each collection
-//! and frees inside [`sweep`] gets Go's accounting instead: frees of a sweep count as of the collection's cut, and
-//! profiles show the last cut whose sweep is over.
+//! Without this module every free counts when it happens. In such a program memory that is dead but not yet reclaimed
+//! would count as in use, and a profile would be skewed toward allocations. A program that calls [`cycle`] at each
+//! collection and frees inside [`sweep`] gets Go's accounting instead: frees of a sweep count as if they had happened
+//! at the collection's cut, and profiles show the last cut whose sweep is over.
 //!
 //! ```
 //! # use rtprof_allocator as rtprof;
@@ -48,10 +48,10 @@ pub fn cycle() {
 }
 
 /// Runs `f`, a collection up to the end of its marking, and then begins a heap profile cycle as [`cycle`] does. A trace
-/// shows a collection meanwhile. Go: from `gcStart` to mark termination.
+/// shows a collection for as long as this call takes. Go: from `gcStart` to mark termination.
 ///
-/// A trace shows one collection at a time: another that begins meanwhile is only counted in the trace's statistics. The
-/// heap profile counts both.
+/// A trace shows one collection at a time: a collection that begins during another one is only counted in the trace's
+/// statistics. The heap profile counts both.
 pub fn collect<T>(f: impl FnOnce() -> T) -> T {
     let _collection = tracer::begin_collection();
     let result = f();
@@ -60,7 +60,7 @@ pub fn collect<T>(f: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Runs `f`, during which the program has stopped its world for the end of marking, and shows that in a trace. This
+/// Runs `f` while the program has stopped its world for the end of marking, and shows this stop in a trace. The
 /// function itself stops nothing. A trace shows one stop at a time, as with collections. Go: `stopTheWorld`.
 pub fn stop_the_world<T>(f: impl FnOnce() -> T) -> T {
     stop_the_world_for(StwReason::MarkTermination, f)
@@ -79,8 +79,8 @@ pub fn assist<T>(f: impl FnOnce() -> T) -> T {
     f()
 }
 
-/// Runs `f`, in which this thread frees what the last collection found dead: its frees count as of that collection's
-/// cut. Go: sweeping.
+/// Runs `f`, in which this thread frees what the last collection found dead: its frees count as if they had happened at
+/// that collection's cut. Go: sweeping.
 ///
 /// Sweeps may run on several threads and be nested; a trace shows the outermost sweep of a thread. An object allocated
 /// after the cut and freed in a sweep counts as allocated and freed in the same cycle, so in-use never becomes

@@ -119,7 +119,7 @@ impl Slabs for Pool {
                 return Some(slab as u32);
             }
         }
-        // Return the number, unless other threads have drawn numbers meanwhile; then it is lost.
+        // Return the number, unless other threads have drawn numbers since; then it is lost.
         let _ = OPENED.compare_exchange(slab + 1, slab, Ordering::Relaxed, Ordering::Relaxed);
         None
     }

@@ -29,8 +29,9 @@ use crate::{placement, sampled, span};
 ///
 /// On platforms where rtprof does not record, everything passes through.
 ///
-/// Do not put a `ProfAlloc` inside another one: some objects would be counted twice. The inner allocator returns null where it
-/// fails, and does not panic: an unwinding out of a global allocator is undefined behavior, with rtprof and without.
+/// Do not put a `ProfAlloc` inside another one: some objects would be counted twice. The inner allocator must return
+/// null when it fails, and must not panic: unwinding out of a global allocator is undefined behavior, with rtprof and
+/// without.
 #[derive(Debug)]
 pub struct ProfAlloc<A = System> {
     inner: A,

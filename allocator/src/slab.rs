@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Every change of a slab is one compare-and-swap of its word. The word's tag changes each time, so that a slot taken
-//! and given back meanwhile cannot be mistaken for an unchanged one. Links are stored as the distance from the next
+//! and given back in between cannot be mistaken for an unchanged one. Links are stored as the distance from the next
 //! slot: zeroed memory is a list of all slots in order, so that a slab needs no preparation, whether fresh or returned
 //! to the kernel.
 //!
@@ -114,7 +114,7 @@ impl Header {
 }
 
 /// The stack of slabs of one class that may have a free slot: the top slab plus one, and a tag that detects slabs
-/// popped and pushed meanwhile.
+/// popped and pushed in between.
 pub(crate) struct ClassStack(AtomicU64);
 
 impl ClassStack {
@@ -188,8 +188,7 @@ pub(crate) fn take(slabs: &impl Slabs, class: usize) -> Option<(u32, u32)> {
     }
 }
 
-/// Marks a slab that the caller popped because it was full as full, or lists it again if a slot was given back
-/// meanwhile.
+/// Marks a slab that the caller popped because it was full as full, or lists it again if a slot was given back since.
 fn retire(slabs: &impl Slabs, class: usize, slab: u32) {
     let header = slabs.header(slab);
     loop {

@@ -90,7 +90,7 @@ pub fn serve_works(make: impl Fn(&str) -> Runtime, spawn: impl Spawn) {
     });
 }
 
-/// The threads that poll tasks. What other threads do meanwhile, such as the encoder of a trace, is not counted.
+/// The threads that poll tasks. What other threads do at the same time, such as the encoder of a trace, is not counted.
 static WORKERS: Clocks = Clocks::new();
 
 /// Returns the nanoseconds of `used` for one of `count` tasks or polls.

@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn the_heap_weighs_what_was_asked_for() {
-        // Other tests of this process may free something meanwhile, but not as much each time.
+        // Other tests of this process may free something at the same time, but not as much each time.
         let is_heavy_enough = || {
             let before = resident().unwrap();
             let bytes = grow(16 << 20);

@@ -8,8 +8,8 @@ use rtprof_tracer::{is_enabled, states};
 use crate::frame;
 use crate::inner::wait::{Wait, WaitReason};
 
-/// The reason of a [`wait`]: it decides the name in `go tool trace`, and the profile of `go tool trace -pprof=` that
-/// contains the wait.
+/// The reason of a [`wait`]: it decides the name of the wait in `go tool trace`, and which profile of
+/// `go tool trace -pprof=` contains the wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum WaitKind {
@@ -43,16 +43,16 @@ impl WaitKind {
     }
 }
 
-/// Runs `f`, which waits for something that rtprof does not see: a channel of another crate, a socket. The trace shows
-/// the current goroutine waiting meanwhile, with its stack, and then waking by itself; the block profile counts the
-/// wait, if it is on, has such waits ([`BlockKinds`](rtprof_profiler::BlockKinds): by default not those for the network
-/// or for time), and `f` took about a microsecond or more. (A shorter `f` has not waited.)
+/// Runs `f`, which waits for something that rtprof does not see: a channel of another crate, a socket. While `f` runs,
+/// the trace shows the current goroutine waiting, with its stack, and then waking by itself. The block profile counts
+/// the wait if the profile is on, includes waits of this kind ([`BlockKinds`](rtprof_profiler::BlockKinds): by default
+/// not those for the network or for time), and `f` took about a microsecond or more. (A shorter `f` has not waited.)
 ///
 /// If `f` itself causes an event, for example by locking a contended `rtprof::sync::Mutex` or calling
 /// [`log`](rtprof_tracer::log), the announced wait ends there.
 ///
-/// While neither a trace nor the block profile is on this is two loads; a trace that begins meanwhile shows the
-/// goroutine running until `f` returns.
+/// While neither a trace nor the block profile is on, this costs two loads; a trace that begins while `f` runs then
+/// shows the goroutine as running until `f` returns.
 #[inline(always)]
 pub fn wait<T>(kind: WaitKind, f: impl FnOnce() -> T) -> T {
     if !is_enabled() && block_profile_rate() == 0 {
@@ -66,8 +66,9 @@ pub fn wait<T>(kind: WaitKind, f: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Runs `f`, which makes a system call that may block: reading a file, waiting for a process. The trace shows the current
-/// goroutine in a system call meanwhile, with its stack, and its lane as free. Go: `runtime.entersyscall`.
+/// Runs `f`, which makes a system call that may block: reading a file, waiting for a process. While `f` runs, the trace
+/// shows the current goroutine in a system call, with its stack, and shows its lane as free. Go:
+/// `runtime.entersyscall`.
 ///
 /// If `f` itself causes an event, the system call ends there in the trace. While nothing is recorded this is one load.
 #[inline(always)]
@@ -83,7 +84,7 @@ pub fn syscall<T>(f: impl FnOnce() -> T) -> T {
 
 /// A system call in progress.
 struct Scope {
-    /// Which interposed calls were hidden before. Calls that the system call consists of are hidden meanwhile.
+    /// Which interposed calls were hidden before. The calls of which the system call consists are hidden while it runs.
     hidden_before: hidden::Before,
 }
 

@@ -24,9 +24,10 @@ thread_local! {
 /// A layer for `tracing_subscriber` that puts spans and events into traces, for `go tool trace` or Perfetto:
 ///
 /// - a span is a [`Task`] from its creation until it is closed, a child of its parent span's;
-/// - while a thread or an async task is in the span, that is a [`Region`] of it, with the stack at which it entered;
-/// - an event is a log message ([`log`]): its target is the category, its level, message and fields are the text; the
-///   fields of a span are a message of the category `fields`.
+/// - while a thread or an async task is in the span, it has a [`Region`] of the span's task, with the stack at which it
+///   entered;
+/// - an event is a log message ([`log`]): the event's target is the category, and its level, message and fields are the
+///   text; the fields of a span are a message of the category `fields`.
 ///
 /// Other regions and messages of a goroutine that is in a span belong to the span's task.
 ///
@@ -39,12 +40,12 @@ thread_local! {
 /// tracing_subscriber::registry().with(layer).init();
 /// ```
 ///
-/// While nothing is recorded, the layer itself costs a few loads for a span or an event. Without a filter it wants spans
-/// and events of every level, though, which the registry then makes: that takes some 65 ns for a span that no other layer
-/// wants. And a span takes two events of a trace, and two more each time that it is entered.
+/// While nothing is recorded, the layer itself costs a few loads for a span or an event. Without a filter, though, the
+/// layer asks for spans and events of every level, and the registry then makes all of them: a span that no other layer
+/// wants costs some 65 ns. In a trace a span takes two events, and two more each time that it is entered.
 ///
-/// A span that exists when a trace begins is in it from the first time that it is entered. A span that is entered when
-/// a trace begins is in it from the next time.
+/// If a span exists when a trace begins, the trace shows it from the first time that it is entered. If a thread or task
+/// is inside a span when a trace begins, the trace shows the span from the next time that it is entered.
 #[derive(Clone, Copy, Debug)]
 pub struct Layer {
     /// Subscribers number their spans each from 1, and one thread may use several subscribers.
@@ -158,12 +159,13 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> tracing_subscriber::Layer<S> for La
 impl Layer {
     /// Also labels what is sampled inside a span: with the name of the span (key `span`), and with those of its fields that
     /// are in `fields`, whether a trace is recorded or not. Inner spans add their labels to those of outer ones, and replace
-    /// equal keys. The labels are those of [`set_labels`](rtprof_runtime::labels::set_labels): CPU, heap, block and mutex
-    /// profiles have them, and the goroutine profile those of a task that awaits inside a span.
+    /// equal keys. The labels are those of [`set_labels`](rtprof_runtime::labels::set_labels): CPU, heap, block and
+    /// mutex profiles have them, and the goroutine profile has those of a task that awaits inside a span.
     ///
-    /// Choose fields with few different values, such as `route`: profiles keep 1,024 distinct sets of labels, and all
-    /// others are one. A field counts if it has a value when the span is created. Each time that a span is entered, its labels are
-    /// added to the thread's in a new set, and a table of the process is asked for the number of that set.
+    /// Choose fields with few different values, such as `route`: profiles keep 1,024 distinct sets of labels, and count
+    /// all further sets as one. A field counts if it has a value when the span is created. Each time that a span is
+    /// entered, its labels are added to the thread's labels in a new set, and the number of this set is looked up in a
+    /// table of the process.
     ///
     /// ```
     /// use tracing_subscriber::layer::SubscriberExt;

@@ -99,7 +99,7 @@ impl AtExit {
     }
 }
 
-/// Writes a profile into a file that gets its name when it is complete: the process may be killed meanwhile.
+/// Writes a profile into a file that gets its name when it is complete: the process may be killed before that.
 fn write_profile(snapshot: &Snapshot, name: &str, directory: &Path) -> io::Result<PathBuf> {
     let file = |extension| directory.join(file_name(name, extension));
     let (path, partial) = (file("pb.gz"), file("partial"));

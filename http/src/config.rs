@@ -8,30 +8,31 @@
 /// ```
 #[derive(Clone)]
 pub struct Config {
-    /// Whether [`serve_with`](crate::serve_with) may bind an address that other machines reach; `false`. A profile
-    /// reveals names of functions, paths and labels to all its readers: set a [`token`](Self::token) as well, which is
-    /// not enforced.
+    /// Whether [`serve_with`](crate::serve_with) may bind an address that other machines reach; `false` by default. A
+    /// profile reveals names of functions, paths and labels to all its readers. So set a [`token`](Self::token) as
+    /// well; rtprof does not enforce that.
     pub allow_remote: bool,
     /// The token that every request must carry, in `Authorization: Bearer TOKEN`, or as the password of any user in
-    /// `Authorization: Basic`, as browsers send it and `go tool pprof http://any:TOKEN@HOST/..` does; `None`. White
-    /// space around the token is ignored. An empty token refuses every request.
+    /// `Authorization: Basic`, as browsers send it and `go tool pprof http://any:TOKEN@HOST/..` does; `None` by
+    /// default. White space around the token is ignored. An empty token refuses every request.
     pub token: Option<String>,
-    /// Names, without a port, that the `Host` of a request may have on a loopback address beside `localhost` and the
-    /// loopback addresses themselves; empty. For a proxy on the same machine that passes on the name in its own
-    /// requests.
+    /// Further names, without a port, that the `Host` of a request to a loopback address may have, besides `localhost`
+    /// and the loopback addresses themselves; empty by default. They are for a proxy on the same machine that passes
+    /// such a name on in its own requests.
     pub hosts: Vec<String>,
-    /// Whether `/debug/pprof/cmdline` shows the program's arguments, which may contain passwords; `false`.
+    /// Whether `/debug/pprof/cmdline` shows the program's arguments, which may contain passwords; `false` by default.
     pub cmdline: bool,
-    /// Whether the server resolves names and lines unless a request says otherwise; `true`. If `false`, profiles have
-    /// addresses only, as with `symbolize=none`, and `go tool pprof` asks for names at `/debug/pprof/symbol`. Flame
-    /// graphs, collapsed stacks and `symbolize=full` are always resolved.
+    /// Whether the server resolves names and lines unless a request says otherwise; `true` by default. If `false`,
+    /// profiles have addresses only, as with `symbolize=none`, and `go tool pprof` asks for names at
+    /// `/debug/pprof/symbol`. Flame graphs, collapsed stacks and `symbolize=full` are always resolved.
     pub symbolize: bool,
-    /// The maximum of `seconds=` in a request; 600.
+    /// The maximum of `seconds=` in a request; 600 by default.
     pub max_seconds: u64,
-    /// The maximum number of captures at one time, including those that wait for their `seconds=` to pass; 8. A request
-    /// that waits ten seconds for a free capture is answered 503.
+    /// The maximum number of captures at one time, including those that wait for their `seconds=` to pass; 8 by
+    /// default. A request that has waited ten seconds for its turn is answered 503.
     pub max_captures: usize,
-    /// The maximum number of connections of a server at one time; 128. Further connections wait in the system's queue.
+    /// The maximum number of connections of a server at one time; 128 by default. Further connections wait in the
+    /// system's queue.
     pub max_connections: usize,
 }
 

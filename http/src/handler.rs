@@ -19,8 +19,8 @@ use crate::{Config, endpoints};
 /// Answers requests under `/debug/pprof/` that arrive at the program's own server. Cheap to clone; clones share their
 /// [`Config::max_captures`].
 ///
-/// Access control is the task of that server, except for [`Config::token`]; `Host` is not checked. Of [`Config`] the
-/// limits and `cmdline` and `symbolize` apply.
+/// That server is responsible for access control, except for [`Config::token`]; `Host` is not checked. Of [`Config`]
+/// the limits, `cmdline` and `symbolize` apply.
 #[derive(Clone)]
 pub struct Handler(Arc<Inner>);
 
@@ -69,10 +69,10 @@ impl Handler {
 
     /// Answers a request whose path is under `/debug/pprof/`; any other gets 404.
     ///
-    /// Works under any executor, and takes microseconds of it: profiles are captured on rtprof's own threads, and the
-    /// body streams from there. (The first request of the process waits until a thread is started.) The request body is
-    /// read on the caller's executor; only the body of a POST to `symbol` is read, up to 1 MiB. Dropping the future or
-    /// the response's body ends the capture.
+    /// Works under any executor, and occupies it for microseconds: profiles are captured on rtprof's own threads, and
+    /// the body streams from there. (The first request of the process waits until a thread is started.) The request
+    /// body is read on the caller's executor; only the body of a POST to `symbol` is read, up to 1 MiB. Dropping the
+    /// future or the response's body ends the capture.
     ///
     /// Go: the handlers of `net/http/pprof`.
     pub async fn handle<B>(&self, request: Request<B>) -> Response<Body>

@@ -59,20 +59,23 @@ const DEFAULT_BUDGET: f64 = 1.0;
 /// While waits are so frequent that samples at these rates would take more than the budget, rtprof samples at larger rates:
 /// then a rate of 1 does not record all ([`set_profile_budget`]).
 ///
-/// An empty variable counts as absent, and so do all in a set-uid or set-gid program; with `RTPROF=off` the others are not read. Rates other than 0 that the program
-/// has set before the call remain, unless a variable is set; so does a heap rate of 0. A program that has set a budget,
-/// or the rate of the block or the mutex profile, gets no other budget without the variable. The heap profile needs the
-/// program's `#[global_allocator]` in any case.
+/// An empty variable counts as absent. In a set-uid or set-gid program all variables count as absent. With `RTPROF=off`
+/// the other variables are not read. A rate other than 0 that the program has set before the call remains, unless its
+/// variable is set; so does a heap rate of 0. If the program has set a budget, or the rate of the block or the mutex
+/// profile, `init` sets no other budget unless the variable is set. The heap profile needs the program's
+/// `#[global_allocator]` in any case.
 ///
 /// `RTPROF_AT_EXIT` may name `heap`, `allocs`, `block`, `mutex`, `goroutine`, `goroutineleak`, `threadcreate`, `cpu`, which
-/// is a CPU profile of the whole run, and with `RTPROF_FLIGHT=on` also `flight`. They are written into files that are named
-/// `PROFILE-TIME-PROCESS-PROGRAM.pb.gz` (`flight-TIME-PROCESS-exit.trace`), when `main` returns or the process calls
-/// `exit`, which wait for that for a minute at most. A process that is ended by a signal writes none: a service that is
-/// stopped by SIGTERM has to handle it. While `cpu` runs, other CPU profiles are refused.
+/// is a CPU profile of the whole run, and with `RTPROF_FLIGHT=on` also `flight`. When `main` returns or the process
+/// calls `exit`, the profiles are written into files that are named `PROFILE-TIME-PROCESS-PROGRAM.pb.gz`
+/// (`flight-TIME-PROCESS-exit.trace`); the end of the process waits for this for a minute at most. A process that is
+/// ended by a signal writes no files: a service that is stopped by SIGTERM has to handle this signal. While `cpu` runs,
+/// other CPU profiles are refused.
 ///
-/// Returns the server, which runs on if it is dropped; `None` if there is none. If another process has port 6060, and
-/// `RTPROF_ADDR` is not set, the server takes the next free port and a line on standard error says which. If all ten are
-/// taken, the line says that there is no server, and `init` succeeds: a second process of a service starts as the first.
+/// Returns the server, or `None` if there is none. If the server is dropped, it runs on. If another process has port
+/// 6060, and `RTPROF_ADDR` is not set, the server takes the next free port and a line on standard error says which. If
+/// all ten are taken, the line says that there is no server, and `init` succeeds: a second process of a service starts
+/// as the first one did.
 ///
 /// Go: `import _ "net/http/pprof"`, `http.ListenAndServe`, and the variables of `GODEBUG`.
 ///
@@ -85,22 +88,22 @@ const DEFAULT_BUDGET: f64 = 1.0;
 /// ```
 ///
 /// # Errors
-/// Fails if a variable has a value that it cannot have, and then changes nothing. Fails if what a variable asks for
-/// cannot be had: a server at the address in `RTPROF_ADDR` ([`serve_with`]), for example because another process has the
-/// port, files in a folder, or a flight recorder; what was begun before goes on: the rates are set, the recorder and the CPU profile
-/// run. A service that prefers to run without
-/// profiles logs the error and goes on.
+/// Fails if a variable has an invalid value, and then changes nothing. Also fails if something that a variable asks for
+/// is not possible: a server at the address in `RTPROF_ADDR` ([`serve_with`]), for example because another process has
+/// the port; files in a folder; or a flight recorder. Then what was begun before the error stays in effect: the rates
+/// are set, and the recorder and the CPU profile run. A service that prefers to run without profiles logs the error and
+/// goes on.
 pub fn init() -> Result<Option<Server>, InitError> {
     // Of a set-uid program the caller chooses the variables, and must not choose its files and addresses.
     let is_trusted = !process::is_secure();
     Settings::read(|name| std::env::var_os(name).filter(|_| is_trusted))?.apply()
 }
 
-/// Why [`init`] failed. `Debug` prints the same sentences as `Display`, because that is what a `main` shows that returns
-/// the error.
+/// Why [`init`] failed. `Debug` prints the same sentences as `Display`, because a `main` that returns the error prints
+/// it by `Debug`.
 #[non_exhaustive]
 pub enum InitError {
-    /// A variable has a value that it cannot have.
+    /// A variable has an invalid value.
     #[non_exhaustive]
     Variable {
         /// The name of the variable.

@@ -21,8 +21,8 @@ use rtprof_symbols::symbolizer::{NameSearch, Symbolization};
 #[derive(Clone, Debug)]
 pub struct CpuProfileOptions {
     /// Samples per second of a thread's processor time, from 1 to 10,000; 100 by default, as in Go. Higher rates are
-    /// still exact where the kernel permits perf_event_open. Timers go off only 100 to 1000 times a second, and each of
-    /// their samples then stands for several.
+    /// still exact where the kernel permits perf_event_open. Timers expire only 100 to 1000 times a second; at a higher
+    /// rate each of their samples stands for several.
     pub hz: u32,
     /// The source of the interrupts. By default ([`CpuSource::Auto`]) perf_event_open where it also counts the time in
     /// the kernel, else timers.
@@ -120,7 +120,7 @@ impl CpuCapture {
     /// cores busy, and a second if a debugger has stopped a thread in the handler.
     ///
     /// # Errors
-    /// [`CpuProfileError::Forked`] in a forked child, because its parent is the process that samples.
+    /// [`CpuProfileError::Forked`] in a forked child, because the parent samples, not the child.
     pub fn finish(self) -> Result<Snapshot, CpuProfileError> {
         self.finish_with_stats().map(|(snapshot, _)| snapshot)
     }
@@ -161,8 +161,8 @@ static CURRENT: ForkMutex<Option<Current>> = ForkMutex::new(None);
 /// is stopped. Go: `pprof.StartCPUProfile`.
 ///
 /// Each thread is interrupted by a signal each time it has used 10 ms of processor time. System calls continue
-/// afterwards, except for some that return `EINTR` (docs/cpu.md). One profile can run at a time: `/debug/pprof/profile`
-/// takes one too.
+/// afterwards, except for some that return `EINTR` (docs/cpu.md). Only one CPU profile can run at a time, including one
+/// that `/debug/pprof/profile` takes.
 ///
 /// # Errors
 /// [`CpuProfileError::AlreadyStarted`] if one is running; [`CpuProfileError::WriterBusy`] if the writer of the previous

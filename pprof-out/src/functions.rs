@@ -11,8 +11,8 @@ use rtprof_symbols::symbol_cache::Function;
 /// The functions of an export with their ids.
 #[derive(Default)]
 pub(crate) struct Functions {
-    // Nearly every look-up finds the same object; two equal objects exist only if the process-wide cache was emptied
-    // meanwhile.
+    // Nearly every look-up finds the same object; two equal objects exist only if the process-wide cache was emptied in
+    // between.
     by_object: AddressMap<usize, u64>,
     by_content: HashMap<Arc<Function>, u64>,
     functions: Vec<Arc<Function>>,

@@ -14,9 +14,10 @@ use crate::goroutine_state::own_stack;
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub struct GoroutineFilter {
-    /// Their states, in the words of the dump: `await`, `chan receive`. Empty for all.
+    /// The states of the goroutines to write, in the words of the dump: `await`, `chan receive`. Empty for all states.
     pub states: Vec<String>,
-    /// Whether a name counts: of the thread or the task, of a function of the stack, or of its source file.
+    /// Says whether a name counts. It is asked about the name of the thread or the task, of a function of the stack,
+    /// and of the function's source file.
     pub show: Option<Matches>,
 }
 

@@ -11,8 +11,9 @@
 //!
 //! 1. `Locations` resolves each distinct address once, through the `Symbolizer`: function, file and line, inlined
 //!    functions included. Debug information is opened for the export and dropped with it; results are cached, so that
-//!    later exports open nothing. Files are read and never mapped, so a file that is truncated or rewritten meanwhile
-//!    costs names but does not end the program; names are discarded if their file was written to while it was read.
+//!    later exports open nothing. Files are read and never mapped, so a file that is truncated or rewritten at the same
+//!    time costs names but does not end the program; names are discarded if their file was written to while it was
+//!    read.
 //! 2. `prune` finds where the program's code begins beneath the frames of the allocator, or of the locks, channels and
 //!    threads (`hook_names`).
 //! 3. `scale` makes an estimate of each sampled value of the heap profile. The block and mutex profiles are scaled

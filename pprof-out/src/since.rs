@@ -18,10 +18,10 @@ use crate::snapshot::Snapshot;
 /// How a later snapshot is compared with an earlier one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Since {
-    /// Every value less the earlier value. Values in use may have shrunk, and are negative then. Go: `seconds=` of
+    /// Every value minus the earlier value. A value in use that has shrunk is negative. Go: `seconds=` of
     /// `net/http/pprof`.
     Everything,
-    /// Values that only grow (allocations, waits, created threads) less the earlier values; values in use as they are
+    /// Values that only grow (allocations, waits, created threads) minus the earlier values; values in use as they are
     /// now. godeltaprof does the same.
     Accumulated,
 }

@@ -106,7 +106,8 @@ impl Snapshot {
         Err(io::Error::new(io::ErrorKind::InvalidInput, message))
     }
 
-    /// Leaves the other goroutines out of [`write_dump`](Self::write_dump) and [`write_groups`](Self::write_groups).
+    /// Keeps only the goroutines of `filter` in [`write_dump`](Self::write_dump) and
+    /// [`write_groups`](Self::write_groups).
     #[must_use]
     pub fn with_goroutines(self, filter: GoroutineFilter) -> Self {
         Self { filter: Some(filter), ..self }
@@ -119,8 +120,9 @@ impl Snapshot {
         Self { startup_frames: true, ..self }
     }
 
-    /// Keeps only the waits of these kinds, in a snapshot of the block profile; others stay as they are. If the profile does
-    /// not record one of them ([`set_block_profile_kinds`](contention::set_block_profile_kinds)), a comment says so.
+    /// Keeps only the waits of these kinds, in a snapshot of the block profile; snapshots of other profiles do not
+    /// change. If the profile does not record one of these kinds
+    /// ([`set_block_profile_kinds`](contention::set_block_profile_kinds)), a comment says so.
     #[must_use]
     pub fn with_kinds(mut self, kinds: BlockKinds) -> Self {
         let is_of = |record: &Record| match record.detail {
@@ -142,11 +144,12 @@ impl Snapshot {
         self
     }
 
-    /// Begins each stack at the program's own code: the functions of libraries that it calls are hidden, so that a wait for
-    /// an async lock stands at the line that awaits it. Stacks without any code of the program, such as those of a pool's
-    /// idle threads, are left out, and a comment counts them. Dependencies are recognized by where Cargo puts their source
-    /// files, so the program needs debug information; else only the standard library is hidden. In
-    /// [`write_dump`](Self::write_dump) and [`write_groups`](Self::write_groups) a stack without code of the program is empty.
+    /// Begins each stack at the program's own code: the functions of libraries that it calls are hidden, so that a wait
+    /// for an async lock is shown at the line that awaits it. Stacks without any code of the program, such as those of
+    /// a pool's idle threads, are left out, and a comment counts them. Dependencies are recognized by the place where
+    /// Cargo puts their source files, so the program needs debug information; without it only the standard library is
+    /// hidden. In [`write_dump`](Self::write_dump) and [`write_groups`](Self::write_groups) a stack without code of the
+    /// program is empty.
     #[must_use]
     pub fn from_program(self) -> Self {
         Self { from_program: true, ..self }

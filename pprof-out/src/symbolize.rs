@@ -25,13 +25,14 @@ use crate::proto::{self, Profile};
 use crate::record::{Leaf, Record};
 use crate::strings::StringTable;
 
-/// Reads a profile that a stripped program has written (profile.proto, gzipped or not), and writes it, gzipped, with the names,
-/// files and lines that `binary` has: an unstripped copy of the same build, or the file with its debug information. What the
-/// profile names already stays as it is; machinery is hidden as in the profile of an unstripped program. Values, labels and the
-/// rest do not change. The command `rtprof symbolize` does this.
+/// Reads a profile that a stripped program has written (profile.proto, gzipped or not), adds the names, files and lines
+/// of `binary`, and writes the result, gzipped. `binary` is an unstripped copy of the same build, or the file with its
+/// debug information. Names that the profile has already stay as they are; the frames of allocators, locks and std are
+/// hidden as in the profile of an unstripped program. Values, labels and the rest do not change. This is what the
+/// command `rtprof symbolize` does.
 ///
-/// The files of the program's libraries are read too where this machine has the same builds. Each call keeps some hundred bytes
-/// for each of them, and the names in the cache of this process.
+/// The files of the program's libraries are read too where this machine has the same builds. Each call keeps some
+/// hundred bytes for each of these files, and keeps the names in the cache of this process.
 ///
 /// # Errors
 /// - [`InvalidData`](io::ErrorKind::InvalidData) if `profile` is not a profile or has more than 512 MiB, or `binary` is not

@@ -49,8 +49,8 @@ pub struct ContentionTopEntry {
     pub cumulative_delay: Duration,
 }
 
-/// Returns the `n` functions with the most bytes in use, then ever allocated, each with its own allocations only; as
-/// `go tool pprof -top` shows a heap profile.
+/// Returns the `n` functions with the most bytes in use, and among equals with the most bytes ever allocated. A
+/// function is ranked by its own allocations only, as in `go tool pprof -top` for a heap profile.
 pub fn heap_top(n: usize) -> Vec<TopEntry> {
     top(n, &HEAP, heap_entries)
 }

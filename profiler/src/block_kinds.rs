@@ -6,8 +6,8 @@ use rtprof_runtime::goroutine::wait_reason::WaitReason;
 bitflags! {
     /// A set of kinds of waits, for [`set_block_profile_kinds`](crate::contention::set_block_profile_kinds).
     ///
-    /// Of the network, system calls and sleeps, rtprof knows only waits that are announced to it (`trace::wait`), and
-    /// with the feature `interpose` the calls of the C library.
+    /// Of waits for the network, system calls and sleeps, rtprof knows only those that the program announces
+    /// (`trace::wait`), and with the feature `interpose` those in calls of the C library.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub struct BlockKinds: u8 {
         /// Waits for another thread: for locks, conditions, channels, barriers and `unpark`, and waits of this kind

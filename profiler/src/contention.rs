@@ -143,7 +143,7 @@ pub fn set_block_profile_rate(nanos: u64) {
 }
 
 /// Sets the kinds of waits that the block profile includes, and returns the previous ones. [`BlockKinds::DEFAULT`] is
-/// Go's set, and the waits of async tasks. The set applies to waits that end from now on. The first call that adds
+/// Go's set plus the waits of async tasks. The set applies to waits that end from now on. The first call that adds
 /// kinds to a profile that is on may sleep for 5 ms. Go has no such choice.
 pub fn set_block_profile_kinds(kinds: BlockKinds) -> BlockKinds {
     let _held = SETTING.lock();
@@ -185,12 +185,12 @@ pub fn block_profile_rate() -> u64 {
 }
 
 /// Sets the fraction of contended unlocks that the mutex profile records, one in `rate` on average, and returns the
-/// previous one. 1 records every one, 0 (the default) none; a negative `rate` only reads. Any value is valid. Go:
-/// `runtime.SetMutexProfileFraction`.
+/// previous one. 1 records every contended unlock, 0 (the default) none; with a negative `rate` the fraction is only
+/// returned. Any value is valid. Go: `runtime.SetMutexProfileFraction`.
 ///
-/// The fraction applies from the next unlock on, also to locks that are held now; in unmodified code (`interpose`) from the
-/// next wait on. Each event is scaled by the fraction
-/// at which it was sampled, so totals stay true across changes.
+/// The fraction applies from the next unlock on, also to locks that are held now. In unmodified code (`interpose`) it
+/// applies from the next wait on. Each event is scaled by the fraction at which it was sampled, so totals stay true
+/// across changes.
 pub fn set_mutex_profile_fraction(rate: i64) -> i64 {
     if rate < 0 {
         return MUTEX_FRACTION.load(Ordering::Relaxed);
@@ -339,7 +339,7 @@ pub fn note_watch(ticks: u64) {
 pub fn chosen_block_event(kind: BlockKinds, choice: BlockChoice, cycles: u64, elapsed: u64) {
     let Some(begun) = choice.begun else { return block_event(kind, cycles) };
     let rate = BLOCK_RATE.load(Ordering::Acquire);
-    // The profile may have been switched off meanwhile.
+    // The profile may have been switched off since.
     if rate != 0 {
         governor::end_wait(begun, rate, elapsed);
         if choice.is_chosen || begun.is_always(elapsed) {
@@ -392,7 +392,7 @@ pub fn note_wait_site(record: &BlockRecord, site: Option<&'static WaitSite>) {
 
 #[inline(never)]
 fn record_chosen(waits: u64, cycles: u64, cause: Cause) -> Option<&'static BlockRecord> {
-    // The profile may have been switched off meanwhile.
+    // The profile may have been switched off since.
     if !is_mutex_profile_on() {
         return None;
     }

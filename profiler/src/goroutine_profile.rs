@@ -84,8 +84,8 @@ pub struct GoroutineRecord {
     pub started_at: Option<(&'static str, u32)>,
     /// Return addresses, leaf first.
     pub frames: Cow<'static, [usize]>,
-    /// For a task that waits for several things at once, as in `select!` or `join!`: the stacks of the others, at most
-    /// four. One of them may have completed in the same poll.
+    /// For a task that waits for several things at once, as in `select!` or `join!`: the stacks of all but the first,
+    /// at most four. One of these things may have completed in the same poll.
     pub branches: Vec<&'static [usize]>,
     /// For a task: the number of its polls. Wraps at 2^31.
     pub polls: u32,
@@ -145,14 +145,14 @@ impl From<Recorded> for GoroutineRecord {
 /// Returns all goroutines live at one instant, with their stacks: the current one first, then in the order of their
 /// ids. Go: `runtime.GoroutineProfile`.
 ///
-/// No thread is stopped. The stack of a thread that waits in `rtprof::sync` or `rtprof::thread` is read while it waits,
-/// and in `rtprof::trace::wait` if a trace or the block profile is on. Any other thread, also one that rtprof does not
+/// No thread is stopped. If a thread waits in `rtprof::sync` or `rtprof::thread`, or in `rtprof::trace::wait` with a
+/// trace or the block profile on, its stack is read while it waits. Any other thread, also one that rtprof does not
 /// know, receives a signal, unless [`set_thread_signals`](snapshot::set_thread_signals) forbids it. A thread that does
 /// not answer within 2 s (0.1 s if it is stopped or in an uninterruptible wait) has a single frame, whose name says
-/// why, and [`GoroutineRecord::kernel`]. Async tasks that wait without a stack are polled once first, which takes up to
-/// 2 s ([`snapshot::request`]). A call lasts at most 14 s, unless a debugger stops a single thread inside the handler.
-/// Must not be called in a signal handler: it takes a lock. It calls the program's allocator; if the allocator calls
-/// this function in turn, that call returns no goroutines.
+/// why, and its state in [`GoroutineRecord::kernel`]. Async tasks that wait without a stack are polled once first,
+/// which takes up to 2 s ([`snapshot::request`]). A call lasts at most 14 s, unless a debugger stops a single thread
+/// inside the handler. Must not be called in a signal handler: it takes a lock. It calls the program's allocator; if
+/// the allocator calls this function in turn, that call returns no goroutines.
 pub fn goroutine_profile() -> Vec<GoroutineRecord> {
     snapshot::request();
     snapshot::take()
@@ -173,8 +173,9 @@ pub fn goroutine_profile_into(records: &mut [GoroutineRecord]) -> (usize, bool) 
     (n, true)
 }
 
-/// Returns the number of live goroutines: all threads of the process. Without /proc, only threads that rtprof knows,
-/// because it has started them or they have waited in its locks and the like. Go: `runtime.NumGoroutine`.
+/// Returns the number of live goroutines: all threads of the process. Without /proc it counts only the threads that
+/// rtprof knows: those that it has started, and those that have waited in its locks and the like. Go:
+/// `runtime.NumGoroutine`.
 pub fn num_goroutine() -> usize {
     rtprof_runtime::init::open();
     goroutine::current();

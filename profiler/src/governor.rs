@@ -156,21 +156,21 @@ pub fn is_budget(percent: f64) -> bool {
     percent > 0.0 && percent <= 100.0
 }
 
-/// Limits what the samples of the block and mutex profiles cost, to about this part of the processor time that the program
-/// uses, in percent. While there are so many events that samples at the rates that were set would cost more, each thread
+/// Limits the cost of the samples of the block and mutex profiles to about `percent` percent of the processor time that
+/// the program uses. While events are so frequent that samples at the rates that were set would cost more, each thread
 /// samples at larger rates. Totals stay true on average, because each sample has the weight of the rate at which it was
-/// decided; only their scatter grows. Go has no such choice.
+/// chosen; only the scatter of the totals grows. Go has no such choice.
 ///
-/// [`init`](https://docs.rs/rtprof/latest/rtprof/fn.init.html) sets 1; otherwise there is no budget. It may be set at any
-/// time, also while events are recorded. A wait of a second or more is always recorded, as long as the rate is not larger
-/// than that; but of a task's waits, one in several may stand for the others, whatever their length. The profiles' comments
-/// say which rates are in force. Must not be called in a hook; the first call may sleep
-/// for 5 ms.
+/// [`init`](https://docs.rs/rtprof/latest/rtprof/fn.init.html) sets a budget of 1; otherwise there is none. The budget
+/// may be set at any time, also while events are recorded. A wait of a second or more is always recorded, as long as
+/// the rate is not larger than that. Of a task's waits, however, one in several may be recorded for the others too,
+/// whatever their length. The profiles' comments say which rates are in force. Must not be called in a hook; the first
+/// call may sleep for 5 ms.
 ///
-/// A budget also holds at the rates 1, which otherwise record everything.
+/// A budget also applies when a rate is 1, which without a budget records everything.
 ///
 /// # Errors
-/// Fails and changes nothing if `percent` is not a number, not more than 0, or more than 100.
+/// Fails and changes nothing if `percent` is not a number, is 0 or less, or is more than 100.
 pub fn set_profile_budget(percent: f64) -> Result<(), BudgetError> {
     if !is_budget(percent) {
         return Err(BudgetError { percent });

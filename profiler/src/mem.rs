@@ -186,7 +186,7 @@ pub struct MemCount {
 }
 
 /// The published profile as of one cut. No other cut is made while it lives: it should be short-lived, and a thread
-/// must not take a second one meanwhile.
+/// must not take a second one while it holds the first.
 pub struct PublishedProfile {
     _held: ForkGuard<'static>,
     len: usize,

@@ -58,12 +58,12 @@ impl MemProfileRecord {
 /// With `inuse_zero` it includes stacks whose objects have all been freed.
 ///
 /// Every call is a consistent cut at its moment: it includes what was allocated and freed before, and nothing that
-/// happens later. In a program that drives `collector::cycle` it is the last complete cut instead, up to two cycles
-/// old, so that objects waiting to be collected do not count as in use.
+/// happens later. In a program that calls `collector::cycle` it is the last complete cut instead, up to two cycles old,
+/// so that objects waiting to be collected do not count as in use.
 ///
 /// The numbers are those of the samples. The objects of a record all have one size s, `alloc_bytes / alloc_objects`,
 /// and each stands for 1 / (1 - e^(-s/rate)) objects. A written profile is already scaled, also where the rate was
-/// changed meanwhile, which a record does not show.
+/// changed between samples, which a record does not show.
 pub fn mem_profile(inuse_zero: bool) -> Vec<MemProfileRecord> {
     let published = PublishedProfile::take();
     let mut records = Vec::with_capacity(shown(&published, inuse_zero).count());

@@ -76,7 +76,7 @@ pub fn mem_profile_rate() -> usize {
 ///
 /// Any value is valid. The rate takes effect at the next allocation of every thread; objects sampled before keep their
 /// weight and their frees are still counted, so totals stay true across changes. A program may use 64 distinct rates;
-/// beyond that the nearest one used before is taken, and profiles say so.
+/// beyond that, the nearest rate that was used before is taken, and profiles say so.
 pub fn set_mem_profile_rate(bytes: usize) -> usize {
     let _held = CHANGE.lock();
     let (bytes, index) = if bytes == 0 { (0, OFF) } else { index_of(bytes) };

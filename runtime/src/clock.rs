@@ -232,8 +232,8 @@ pub fn are_micros(ticks: u64, micros: u64) -> bool {
     per_second != 0 && ticks.saturating_mul(1_000_000) >= per_second.saturating_mul(micros)
 }
 
-/// Returns the ticks per second. Go: `runtime.tickspersecond`. The first call may sleep for 5 ms, and on a machine that
-/// was suspended for 15 ms. Must not be called in a hook.
+/// Returns the ticks per second. Go: `runtime.tickspersecond`. The first call may sleep for 5 ms, or for 15 ms on a
+/// machine that was suspended. Must not be called in a hook.
 pub fn ticks_per_second() -> u64 {
     let known = TICKS_PER_SECOND.load(Ordering::Relaxed);
     if known != 0 {

@@ -33,8 +33,8 @@ impl Counter {
         }
     }
 
-    /// Makes the counter the [`LAST`] one. Only the thread that counts first comes here. If another thread forks the process
-    /// meanwhile, the child does not report this counter.
+    /// Makes the counter the [`LAST`] one. Only the thread that counts first comes here. If another thread forks the
+    /// process at the same time, the child does not report this counter.
     #[cold]
     fn list(&'static self) {
         let this = (&raw const *self).cast_mut();

@@ -148,8 +148,9 @@ impl Current {
     }
 }
 
-/// Restores, when dropped, the labels that a [`set_labels`] replaced. Intended to live in a scope: guards that are not
-/// dropped in the reverse order of their creation leave the labels that the last dropped guard had found.
+/// Restores, when dropped, the labels that a [`set_labels`] replaced. Intended to live in a scope: if guards are not
+/// dropped in the reverse order of their creation, the labels that remain are those that the last dropped guard had
+/// found when it was created.
 #[must_use = "the labels end when the guard is dropped"]
 pub struct LabelGuard {
     previous: Current,
@@ -193,11 +194,11 @@ pub fn is_own(id: LabelSetId) -> bool {
 }
 
 /// Adds `labels` to those of the current thread until the guard is dropped; a key that is set already takes the new
-/// value. Threads that `rtprof::thread` starts meanwhile inherit them, to their end; threads that std starts begin
-/// without labels, unless the feature `interpose` is on. In a poll of a task of `rtprof::task` they are the task's: the
-/// thread has its previous labels again when the poll ends, and tasks that are made meanwhile inherit them. (The guard
-/// is not `Send`: across an await it lives only in tasks that stay on their thread.) Go: `pprof.SetGoroutineLabels`,
-/// and the first half of `pprof.Do`.
+/// value. Threads that `rtprof::thread` starts while the guard lives inherit these labels, and keep them to their end.
+/// Threads that std starts begin without labels, unless the feature `interpose` is on. In a poll of a task of
+/// `rtprof::task` the labels belong to the task: the thread has its previous labels again when the poll ends, and tasks
+/// that are made while the guard lives inherit them. (The guard is not `Send`: it can live across an await only in
+/// tasks that stay on their thread.) Go: `pprof.SetGoroutineLabels`, and the first half of `pprof.Do`.
 pub fn set_labels(labels: LabelSet) -> LabelGuard {
     current().with(labels).enter()
 }

@@ -13,8 +13,8 @@ use crate::startup::Startup;
 use crate::symbol_cache::{DebugState, FileState, Function, Line, SymbolCache, Symbols};
 
 /// Looks up places in the file of `module`, and caches the results under `key`. Places stay unknown, and are not
-/// cached, if the file is missing, is written to meanwhile, or cannot be read for a temporary reason: the next attempt
-/// may succeed.
+/// cached, if the file is missing, is written to during the look-up, or cannot be read for a temporary reason: the next
+/// attempt may succeed.
 pub(crate) fn look_up(module: &Module, key: u32, places: &[u64], cache: &SymbolCache, progress: &Progress) {
     let mut store = Store::new(progress);
     let found = read(module, places, &store, cache, progress);
@@ -25,7 +25,7 @@ pub(crate) fn look_up(module: &Module, key: u32, places: &[u64], cache: &SymbolC
                 cache.insert(key, *place, symbols);
             }
         }
-        // The results came too late: the file has changed meanwhile.
+        // The results came too late: the file has changed during the look-up.
         Some(_) => {}
         None if store.has_failed() => {}
         None => cache.set_unreadable(key),

@@ -14,8 +14,8 @@ use crate::symbolizer::{NameSearch, Owned, SearchPriority, Symbolization, Symbol
 /// results are cached.
 ///
 /// If functions were inlined at an address, the result is the function into which they were inlined, without std's
-/// start-up code, as in profiles: a reader gives the address a single name, and the innermost one, often of the
-/// standard library, would stand for the whole frame.
+/// start-up code, as in profiles. The reason is that a reader gives the address a single name: the innermost function,
+/// often of the standard library, would stand for the whole frame.
 ///
 /// The addresses must lie inside the call, as in a profile; they are not return addresses. An address at which several
 /// libraries were loaded in turn has no name here, because it does not show which of them is meant.

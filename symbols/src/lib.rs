@@ -14,8 +14,8 @@
 //! | [`locations`], [`frames`] | the resolved stacks of one export, and the visible part of each |
 //!
 //! Debug information is opened for an export and dropped with it; results are cached, so that later exports open
-//! nothing. Files are read and never mapped, so a file that is truncated or rewritten meanwhile costs names but does
-//! not end the program; names are discarded if their file was written to while it was read.
+//! nothing. Files are read and never mapped, so a file that is truncated or rewritten at the same time costs names but
+//! does not end the program; names are discarded if their file was written to while it was read.
 
 #![forbid(unsafe_code)]
 

@@ -179,7 +179,7 @@ impl Search {
 
     /// Whether the search is over, or its thread makes progress or can be replaced.
     pub(crate) fn makes_progress(&self) -> bool {
-        // The queue is looked up again each time, because a signal handler may have forked meanwhile.
+        // The queue is looked up again each time, because a signal handler may have forked in between.
         self.state().left == 0 || Queue::of(self.priority).makes_progress()
     }
 }

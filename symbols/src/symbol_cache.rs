@@ -114,8 +114,8 @@ impl FileState {
 
 type Key = (u32, u64);
 
-/// The parts of a map, each with a lock. dashmap's default depends on the number of cores, for which std reads files; and a
-/// child that was forked meanwhile would wait for ever for the thread that asked.
+/// The parts of a map, each with a lock. dashmap's default depends on the number of cores, for which std reads files;
+/// and a child that was forked during that would wait for ever for the thread that asked.
 const SHARDS: usize = 16;
 
 /// Each map has locks for its parts, so that exports that run at the same time hardly ever wait for each other.

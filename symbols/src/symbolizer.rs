@@ -65,8 +65,8 @@ pub struct NameSearch(Arc<Search>);
 
 impl NameSearch {
     /// Whether the search is over or makes progress. A caller that waits without a limit calls this about once a
-    /// second, because the call also replaces a thread that has waited for a file for 5 s, without which the search
-    /// would not continue.
+    /// second, because the call also replaces a thread that has waited for a file for 5 s; otherwise the search would
+    /// not continue.
     pub fn makes_progress(&self) -> bool {
         self.0.makes_progress()
     }

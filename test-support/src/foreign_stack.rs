@@ -31,7 +31,7 @@ pub fn switches_stacks() {
     const SIZE: usize = 64 << 10;
     const PAGE: usize = 4 << 10;
     // SAFETY: this function owns the mapping, which has a page at its end that cannot be read. The callee restores the
-    // stack pointer, and signals run on the alternate stack meanwhile, which std gives to each thread.
+    // stack pointer, and during the call signals run on the alternate stack that std gives to each thread.
     unsafe {
         let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
         let base = libc::mmap(std::ptr::null_mut(), SIZE + PAGE, access, kind, -1, 0);

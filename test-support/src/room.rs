@@ -53,8 +53,8 @@ fn stack_pointer() -> usize {
 
 /// Calls `f` when the stack pointer is near `to`, through frames of decreasing size.
 ///
-/// The thread holds an object of the inner allocator meanwhile. Otherwise the first object that is not sampled might need a
-/// new page of objects, and taking one needs more than [`LEAST`] in mimalloc.
+/// The thread holds an object of the inner allocator during the calls. Otherwise the first object that is not sampled
+/// might need a new page of objects, and taking one needs more than [`LEAST`] in mimalloc.
 pub fn deeper(to: usize, f: &dyn Fn()) {
     let layout = Layout::from_size_align(OBJECT, 1).expect("a small size");
     // SAFETY: the layout's size is not 0, and the object is freed below with the same layout.

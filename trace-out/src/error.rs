@@ -19,7 +19,7 @@ pub enum TraceError {
     /// The writer did not accept everything within [`Options::drain_timeout`](super::Options::drain_timeout). It may
     /// still be writing; no other trace can be started until it is done.
     WriterStalled(Box<Stats>),
-    /// A trace has ended whose data is still being written, or read.
+    /// The data of a trace that has ended is still being written or read.
     WriterBusy,
     /// The writer failed, and recording ended there. The trace consists of what it had accepted before.
     Write(io::Error, Box<Stats>),
@@ -27,7 +27,8 @@ pub enum TraceError {
     FlightEnabled,
     /// The flight recorder is not enabled.
     FlightDisabled,
-    /// A flight recorder cannot have this format, because a reader has to know it from its beginning.
+    /// A flight recorder cannot have this format, because a reader has to know a file in this format from its
+    /// beginning.
     FlightFormat(Format),
     /// This process was forked while its parent recorded a trace.
     Forked,

@@ -131,7 +131,8 @@ impl Reader {
     }
 
     /// Ends recording when `is_done` returns true. A waiting read calls it every few milliseconds. While the program is
-    /// idle a read returns no bytes, so that a failed write alone would not show that a trace has lost its reader.
+    /// idle a read returns no bytes, so a caller that passes the bytes on cannot rely on a failed write to notice that
+    /// the trace has lost its reader.
     pub fn stop_when(&mut self, is_done: impl Fn() -> bool + Send + Sync + 'static) {
         self.is_done = Box::new(is_done);
     }

@@ -11,8 +11,8 @@ use super::{Options, Reader, TraceError};
 /// Starts a trace that a separate thread writes to `w`, until [`stop`](super::stop). No thread is stopped. Go:
 /// `trace.Start`.
 ///
-/// `w` is written to about once a second, and more often if there are many events. If it fails recording ends, and
-/// `stop` returns the error; if it is slower than the program, events are lost and counted.
+/// `w` is written to about once a second, and more often if there are many events. If `w` fails, recording ends and
+/// `stop` returns the error; if `w` is slower than the program, events are lost and counted.
 ///
 /// # Errors
 /// [`TraceError::AlreadyStarted`] if a trace is in progress; others if the system grants no memory, cannot start a

@@ -33,7 +33,7 @@ pub struct Stats {
     pub foreign_region_ends: u64,
     /// Collections and stops of the world that began during another one, and are not in the trace.
     pub concurrent_collections: u64,
-    /// Events that seemed older than their cause, by the clocks of two cores, and were moved behind it.
+    /// Events that seemed older than their cause, by the clocks of two cores, and were moved to a time after it.
     pub lifted_events: u64,
     /// The largest such move.
     pub largest_lift: Duration,

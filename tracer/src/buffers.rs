@@ -70,14 +70,14 @@ impl Buffers {
     /// Gives the memory of all buffers back to the kernel, unless one is in use.
     ///
     /// # Safety
-    /// No thread takes a buffer meanwhile.
+    /// No thread takes a buffer during the call.
     pub(crate) unsafe fn clear(&self) {
         // Acquire: the uses of all buffers are over.
         if self.used.load(Ordering::Acquire) != 0 {
             return;
         }
         // SAFETY: `used` counts a buffer from before it is taken until after it is given back, so all are free; the
-        // caller ensures that no thread takes one meanwhile.
+        // caller ensures that no thread takes one during the call.
         unsafe {
             self.small.clear();
             self.large.clear();

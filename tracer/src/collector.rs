@@ -1,7 +1,7 @@
 //! Events of a garbage collector that the program embeds.
 //!
-//! One collection and one stop of the world are recorded at a time. A second one that begins meanwhile is not recorded,
-//! only counted: trace formats cannot show two.
+//! One collection and one stop of the world are recorded at a time. A second one that begins during the first is not
+//! recorded, only counted: trace formats cannot show two.
 
 use core::cell::Cell;
 use core::marker::PhantomData;

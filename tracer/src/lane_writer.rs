@@ -351,7 +351,7 @@ impl<'a> LaneWriter<'a> {
                 // The start of a trace took the thread for one that waits in the kernel.
                 continue;
             }
-            // No other thread changes the state of a running goroutine, but another may declare it meanwhile.
+            // No other thread changes the state of a running goroutine, but another may declare it at the same time.
             if word.state() == State::Dead || self.change(own, word, to, tick) {
                 return tick;
             }

@@ -126,9 +126,9 @@ fn loom_the_shared_lane_is_one_thread_s_at_a_time() {
     });
 }
 
-/// A goroutine blocks, another wakes it, and the drain cuts meanwhile: the wake is never in an earlier generation than
-/// the block, their numbers are the true order, and the goroutine is declared once in each generation, before any other
-/// record that concerns it there.
+/// A goroutine blocks, another wakes it, and the drain cuts at the same time: the wake is never in an earlier
+/// generation than the block, their numbers are the true order, and the goroutine is declared once in each generation,
+/// before any other record that concerns it there.
 #[test]
 fn loom_an_effect_is_never_in_an_earlier_generation() {
     model(3, || {

@@ -211,7 +211,7 @@ impl Recorder {
         self.lanes.give_back(lane);
     }
 
-    /// Begins the generation after `from`, or ends recording if `is_last`, unless recording has ended meanwhile. Every
+    /// Begins the generation after `from`, or ends recording if `is_last`, unless recording has ended since. Every
     /// event that begins after this is in the new generation.
     pub(crate) fn advance(&self, from: u32, is_last: bool) -> Option<u32> {
         let next = if is_last { 0 } else { following(from) };

@@ -12,10 +12,10 @@ use crate::thread::{RECORDER, is_enabled, record_own};
 
 /// A region of the goroutine that has started it, until it is dropped. Go: `trace.Region`.
 ///
-/// Regions of a goroutine are nested. If a region is dropped before the regions inside it, these end with it. Dropped
-/// on another goroutine it ends nothing: the region goes on until its own goroutine ends. Inside a task of
-/// `rtprof::task` it belongs to the task, and may be held across an await, after which another thread may poll. In
-/// other async code it belongs to the thread that polls.
+/// Regions of a goroutine are nested. If a region is dropped before the regions inside it, these end with it. If a
+/// region is dropped on another goroutine, it does not end there: it goes on until the goroutine that started it ends.
+/// Inside a task of `rtprof::task` a region belongs to the task; it may be held across an await, after which another
+/// thread may poll the task. In other async code a region belongs to the thread that polls.
 #[must_use = "the region ends when this is dropped"]
 #[derive(Debug)]
 pub struct Region {

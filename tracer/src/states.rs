@@ -76,7 +76,7 @@ pub fn resume(own: &Goroutine) {
 }
 
 /// Makes a waiting goroutine runnable, on behalf of the current one. Does nothing if the goroutine does not wait. The
-/// caller ensures that the goroutine cannot end meanwhile. Go: `goready`, `traceGoUnpark`.
+/// caller ensures that the goroutine cannot end during the call. Go: `goready`, `traceGoUnpark`.
 #[inline]
 pub fn unblock(goroutine: &Goroutine) {
     unblock_if(goroutine, |state| matches!(state, State::Waiting(_)));
@@ -84,7 +84,7 @@ pub fn unblock(goroutine: &Goroutine) {
 
 /// Like [`unblock`], if `waits` returns `true` for the goroutine's state, that is if the state is the wait that the
 /// caller means. `waits` is called after the state is read, and nothing is done if the state has changed since: so the
-/// goroutine may end meanwhile.
+/// goroutine may end during the call.
 #[inline]
 pub fn unblock_if(goroutine: &Goroutine, waits: impl Fn(State) -> bool) {
     if !is_enabled() || unblock_recorded(goroutine, &waits).is_none() {
@@ -117,7 +117,7 @@ pub(crate) fn find_in_kernel(goroutine: &Goroutine) -> Option<StateWord> {
 }
 
 /// Records a long call of the current goroutine that has ended. The call lasted from `begin` to `end`, in ticks; the
-/// goroutine was in `state` meanwhile, while marked as running. Go: `traceGoSysBlock`, `traceGoSysExit`.
+/// goroutine was in `state` during the call, but was marked as running. Go: `traceGoSysBlock`, `traceGoSysExit`.
 #[cold]
 pub fn call_ended(own: &Goroutine, state: State, (begin, end): (u64, u64)) {
     if !is_enabled() {

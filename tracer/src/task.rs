@@ -150,8 +150,8 @@ impl Task {
         Some(Self { identity, before })
     }
 
-    /// Makes this the current task of the current thread, until the result is dropped: regions and logs of the thread
-    /// belong to the task meanwhile.
+    /// Makes this the current task of the current thread until the result is dropped. Until then, regions and logs of
+    /// the thread belong to the task.
     #[inline]
     pub fn enter(&self) -> Entered<'_> {
         let before = CURRENT.with(|current| current.replace(self.identity));

@@ -65,7 +65,7 @@ pub(crate) fn record_any<R>(f: impl FnOnce(&mut LaneWriter<'_>) -> R) -> Option<
     let mut f = Some(f);
     let mut recorded = record_somewhere(&mut f);
     if f.is_some() && !is_within_event() {
-        // The trace has ended meanwhile, and another one may have begun.
+        // The trace has ended since, and another one may have begun.
         recorded = record_somewhere(&mut f);
         if f.is_some() && LANE.with(Cell::get).is_some() {
             return None;
@@ -157,7 +157,7 @@ fn open_lane(own: &'static Goroutine) -> Option<&'static Lane> {
     }
     let lane = RECORDER.open_lane(own.id(), own.thread_id())?;
     LANE.with(|own| match own.get() {
-        // A signal handler has opened a lane meanwhile.
+        // A signal handler has opened a lane in between.
         Some(faster) => {
             close(lane);
             Some(faster)

@@ -115,7 +115,7 @@ struct Walk<'a> {
 }
 
 extern "C" fn on_frame(context: *mut Context, argument: *mut c_void) -> c_int {
-    // SAFETY: `raw_unwinder` passes a Walk that lives through the call and is not used otherwise meanwhile.
+    // SAFETY: `raw_unwinder` passes a Walk that lives through the call and is not used otherwise during the call.
     let walk = unsafe { &mut *argument.cast::<Walk<'_>>() };
     // SAFETY: the unwinder passes its own context, which is valid during the callback.
     let address = unsafe { _Unwind_GetIP(context) };

@@ -127,7 +127,7 @@ fn during<R>(_alive: impl Sized, f: impl FnOnce() -> R) -> R {
     f()
 }
 
-/// Returns the process's nanoseconds for this work, and the number of signals meanwhile.
+/// Returns the process's nanoseconds for this work, and the number of signals during it.
 fn at(way: usize, depth: usize, count: usize) -> [f64; 2] {
     let came = || signals()[KINDS.len()] + kernel_alone::signals();
     let (mut used, mut signals) = (Duration::ZERO, 0);

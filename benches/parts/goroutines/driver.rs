@@ -71,7 +71,7 @@ pub(crate) fn measure(binaries: &Binaries, effort: &Effort, table: &mut Table) -
     Ok(())
 }
 
-/// Takes the same stacks with gdb, which stops the program meanwhile. Omitted if gdb is not installed.
+/// Takes the same stacks with gdb, which stops the program while it takes them. Omitted if gdb is not installed.
 fn debugger(child: &Child, count: usize, table: &mut Table) -> io::Result<()> {
     let process = child.id().to_string();
     let mut command = Command::new("gdb");

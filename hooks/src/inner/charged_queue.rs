@@ -26,7 +26,7 @@ impl std::panic::RefUnwindSafe for ChargedQueue {}
 pub(crate) enum Attempt {
     /// It took the lock.
     Acquired,
-    /// The word changed meanwhile.
+    /// The word has changed in between.
     Again,
     /// It made sure that the thread which gives up the lock looks into the queue.
     Announced,

@@ -34,7 +34,8 @@ enum Due {
 /// thread. But after about half a millisecond of contention the lock is handed to the thread that waits longest, if it
 /// has lost a race before.
 ///
-/// The queue comes first: a condition variable finds it at the address of a mutex that it knows by address only.
+/// The queue is the first field, because a condition variable that knows only the address of a mutex finds the queue at
+/// this address.
 #[repr(C)]
 pub struct QueueMutex {
     queue: ChargedQueue,

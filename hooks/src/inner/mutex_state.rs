@@ -12,7 +12,7 @@
 //! # Why an unlock may wake no thread
 //!
 //! Problem: between the wake of a thread and its first step pass microseconds, or milliseconds when all cores are
-//! busy. Meanwhile the mutex is taken and given up hundreds of times. If each of these unlocks woke one more thread,
+//! busy. In that time the mutex is taken and given up hundreds of times. If each of these unlocks woke one more thread,
 //! all of them would soon be awake and fight for a mutex that only one can have, and each wake is a system call.
 //!
 //! Scheme: a wake that leaves others asleep sets `WOKEN`, and unlocks that see it give up the mutex by one

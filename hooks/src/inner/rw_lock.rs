@@ -118,7 +118,7 @@ impl QueueRwLock {
             }
             let keeps_waiting = |state| state & DRAINING != 0 && state & READERS != 0;
             if self.sleep(DRAINS, wait, keeps_waiting, DRAINING, deadline) == Sleep::TimedOut {
-                // This thread has kept others out meanwhile, and is charged for them.
+                // This thread has kept others out while it waited, and is charged for them.
                 self.release_slow(WRITER, restore, false);
                 return false;
             }

@@ -23,8 +23,9 @@ const PERMIT: usize = 2;
 /// A number of permits, which threads take and give back. Go: `golang.org/x/sync/semaphore.Weighted`.
 ///
 /// A thread that asks for more permits than are free waits in line. Returned permits go to the thread that waits
-/// longest, and then to the next ones as far as they reach. No request overtakes another, however small, so that large
-/// requests are served too. A request for more permits than there ever are waits for ever, and so do all later ones.
+/// longest, and then to the next threads in line, as long as enough permits are left. No request overtakes another,
+/// however small, so that large requests are served too. A request for more permits than there ever are waits for ever,
+/// and so do all later ones.
 ///
 /// Each wait is one event of the block profile, from the request until the permits are handed over or the request is
 /// given up.
@@ -44,7 +45,7 @@ impl UnwindSafe for Semaphore {}
 impl RefUnwindSafe for Semaphore {}
 
 impl Semaphore {
-    /// The largest number of permits. Adding more leaves the number at this.
+    /// The largest number of permits. Adding permits beyond it leaves the number at this maximum.
     pub const MAX_PERMITS: usize = usize::MAX / PERMIT;
 
     /// A semaphore with `permits` permits, [`MAX_PERMITS`](Semaphore::MAX_PERMITS) at most. Go: `NewWeighted`.
@@ -66,8 +67,8 @@ impl Semaphore {
         self.acquire_many(1)
     }
 
-    /// Takes `permits` at once, and waits until so many are free. A request for 0 waits only for earlier requests. Go:
-    /// `Acquire`.
+    /// Takes `permits` permits at once, and waits until that many are free. A request for 0 waits only for earlier
+    /// requests. Go: `Acquire`.
     #[inline]
     pub fn acquire_many(&self, permits: usize) -> SemaphoreGuard<'_> {
         if !self.try_take(permits) {
@@ -83,13 +84,13 @@ impl Semaphore {
         self.try_acquire_many(1)
     }
 
-    /// Takes `permits` at once if so many are free and no thread waits. Go: `TryAcquire`.
+    /// Takes `permits` permits at once if that many are free and no thread waits. Go: `TryAcquire`.
     #[inline]
     pub fn try_acquire_many(&self, permits: usize) -> Option<SemaphoreGuard<'_>> {
         self.try_take(permits).then(|| self.guard(permits))
     }
 
-    /// As [`acquire`](Semaphore::acquire), but gives up after `timeout`. A timeout of centuries never ends.
+    /// As [`acquire`](Semaphore::acquire), but gives up after `timeout`. A timeout of centuries never expires.
     #[inline]
     pub fn try_acquire_for(&self, timeout: Duration) -> Option<SemaphoreGuard<'_>> {
         self.try_acquire_many_for(1, timeout)
@@ -101,7 +102,7 @@ impl Semaphore {
         self.try_acquire_many_until(1, deadline)
     }
 
-    /// As [`acquire_many`](Semaphore::acquire_many), but gives up after `timeout`. A timeout of centuries never ends.
+    /// As [`acquire_many`](Semaphore::acquire_many), but gives up after `timeout`. A timeout of centuries never expires.
     #[inline]
     pub fn try_acquire_many_for(&self, permits: usize, timeout: Duration) -> Option<SemaphoreGuard<'_>> {
         // Reads the clock only if there are too few permits.

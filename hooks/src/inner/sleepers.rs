@@ -28,11 +28,11 @@
 //! too long.
 //!
 //! Problem: a waiter that is not watched is woken by a thread that does not look at the table. Until it runs and leaves, its
-//! cell still shows a wait. If another waiter, who is watched, is woken meanwhile, the waker takes the first one, which has
-//! waited longer, and nothing is charged for the second. Scheme: if a waiter that stands for several waits of the mutex profile
-//! is woken and was not taken, it leaves its cell behind as *owed*, and the next wake at the address, which is probably a wake
-//! from the same place, is charged for it. If there is none within a second, the charge is lost. (Where each wait stands for
-//! itself, all are watched, and only a wake that no hook sees takes none.)
+//! cell still shows a wait. If another waiter, which is watched, is woken in that time, the waker takes the first one,
+//! which has waited longer, and nothing is charged for the second. Scheme: if a waiter that stands for several waits of
+//! the mutex profile is woken and was not taken, it leaves its cell behind as *owed*, and the next wake at the address,
+//! which is probably a wake from the same place, is charged for it. If there is none within a second, the charge is
+//! lost. (Where each wait stands for itself, all are watched, and only a wake that no hook sees takes none.)
 //!
 //! # Locks of the C library
 //!
@@ -403,7 +403,7 @@ impl Sleepers {
     /// charged for it last, if one did. Of a waiter that is not watched that is not known: wakes may have looked at the table
     /// for another one, and not since.
     ///
-    /// `None` also if the process was forked meanwhile, and the table was emptied.
+    /// `None` also if the process was forked since, and the table was emptied.
     #[inline]
     pub(crate) fn leave(&self, place: SleeperCell) -> Option<u64> {
         let cell = self.own(place)?;
@@ -477,7 +477,7 @@ impl Sleepers {
         WaitEnd { woken, asks: asks.filter(|_| woken.is_some()) }
     }
 
-    /// Returns the cell of a waiter; `None` if the table was emptied meanwhile.
+    /// Returns the cell of a waiter; `None` if the table was emptied since.
     #[inline(always)]
     fn own(&self, place: SleeperCell) -> Option<&Cell> {
         Some(self.cell(place.home.into(), place.distance.into()))
@@ -519,7 +519,7 @@ impl Sleepers {
     }
 
     /// Frees a cell whose thread has ended, unless another thread does. `since` was read before the check for the end:
-    /// if it is unchanged, no other thread has used the cell meanwhile.
+    /// if it is unchanged, no other thread has used the cell in between.
     #[cold]
     fn free_abandoned_one(&self, cell: &Cell, since: u64) {
         if cell.address.load(Ordering::Relaxed) > FILLING
@@ -579,7 +579,7 @@ impl Sleepers {
         if count >= self.home(home).read().reach.count() {
             are_owed = self.each_waiting(home, address, bits, now, &mut take);
         } else {
-            // A waiter that another thread has taken meanwhile counts too, because it was woken.
+            // A waiter that another thread has taken first counts too, because it was woken.
             for _ in 0..count {
                 let (mut longest, mut least) = (None, u64::MAX);
                 are_owed = self.each_waiting(home, address, bits, now, |cell, since| {
@@ -615,8 +615,8 @@ impl Sleepers {
             if since & IS_OWED != 0
                 && cell.since.compare_exchange(since, LEFT, Ordering::AcqRel, Ordering::Relaxed).is_ok()
             {
-                // Read now, when no other thread can free the cell and use it again. Meanwhile it may have been used for
-                // another address, where a wait of the same length is owed.
+                // Read now, when no other thread can free the cell and use it again. Before this read it may have been
+                // used for another address, where a wait of the same length is owed.
                 let owed_at = cell.address.load(Ordering::Relaxed);
                 if owed_at == address {
                     pay(cell.note(), rounded(since & !IS_OWED), cell.site.get());

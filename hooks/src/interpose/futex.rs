@@ -221,7 +221,7 @@ const FUTEX_LOCK_PI2: c_int = 13;
 /// `FUTEX_BITSET_MATCH_ANY`
 const ANY: u32 = u32::MAX;
 
-/// Returns from a futex call at whose beginning nothing was recorded. Recording may have begun meanwhile.
+/// Returns from a futex call at whose beginning nothing was recorded. Recording may have begun during the call.
 extern "C-unwind" fn unwatched_futex_returned(result: isize) -> c_long {
     unwatched(|| returned(result))
 }

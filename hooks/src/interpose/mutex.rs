@@ -33,10 +33,10 @@ const WAITERS: c_int = c_int::MIN;
 /// One `int` of a mutex.
 ///
 /// # Safety
-/// The mutex is initialised and not destroyed meanwhile, and `at` is less than 6.
+/// The mutex is initialised and not destroyed during the call, and `at` is less than 6.
 unsafe fn word(mutex: *mut pthread_mutex_t, at: usize) -> c_int {
-    // SAFETY: the caller guarantees that the mutex exists, and the word is within it. Other threads may write to it
-    // meanwhile, as they may while the C library reads it.
+    // SAFETY: the caller guarantees that the mutex exists, and the word is within it. Other threads may write to it at
+    // the same time, as they may while the C library reads it.
     unsafe { mutex.cast::<c_int>().add(at).read_volatile() }
 }
 

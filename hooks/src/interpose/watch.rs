@@ -19,8 +19,8 @@ pub(super) fn watch<R>(reason: WaitReason, call: impl FnOnce() -> R) -> R {
     if listeners::are_any() { interposed_call(reason, call) } else { unwatched(call) }
 }
 
-/// Makes `call` while nothing is recorded. If recording begins meanwhile, the goroutine may have been found asleep, and
-/// is marked as running again.
+/// Makes `call` while nothing is recorded. If recording begins during the call, the goroutine may have been found
+/// asleep, and is marked as running again.
 #[inline(always)]
 pub(super) fn unwatched<R>(call: impl FnOnce() -> R) -> R {
     let result = call();

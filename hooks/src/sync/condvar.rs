@@ -8,8 +8,8 @@ use crate::frame;
 use crate::inner::deadline;
 use crate::inner::queue_condvar::QueueCondvar;
 
-/// A condition variable: threads wait until something changes behind a [`Mutex`](super::Mutex), which they give up
-/// meanwhile. With parking_lot's interface; Go: `sync.Cond`.
+/// A condition variable. Threads wait until data behind a [`Mutex`](super::Mutex) changes, and give up the mutex while
+/// they wait. With parking_lot's interface; Go: `sync.Cond`.
 ///
 /// Each wait is one event of the block profile, from when the thread gives up the mutex to when it is notified. If it
 /// then has to wait for the mutex, that is another wait, charged to the holders of the mutex.
@@ -17,8 +17,8 @@ use crate::inner::queue_condvar::QueueCondvar;
 /// # Differences
 /// - A wait ends by a notification or a timeout and never spuriously, as in parking_lot. So an `if` suffices where std
 ///   needs a loop, unless several threads wait for one thing.
-/// - Threads may wait with different mutexes, even at the same time: each takes its own again. std and parking_lot
-///   panic.
+/// - Threads may wait with different mutexes, even at the same time; each thread takes its own mutex again. std and
+///   parking_lot panic in this case.
 pub struct Condvar {
     queue: QueueCondvar,
 }
@@ -53,7 +53,7 @@ impl Condvar {
     /// Notifies all waiting threads, and returns how many. Go: `Cond.Broadcast`.
     ///
     /// At most one of them is woken, if the mutex is free. The others wait for the mutex from now on, and each unlock wakes
-    /// the next one. Threads that came with different mutexes are all woken.
+    /// the next one. Threads that wait with different mutexes are all woken.
     #[inline]
     pub fn notify_all(&self) -> usize {
         self.queue.notify_all()
@@ -79,7 +79,7 @@ impl Condvar {
         result
     }
 
-    /// As [`wait`](Condvar::wait), but no longer than `timeout`. A timeout of centuries never ends.
+    /// As [`wait`](Condvar::wait), but no longer than `timeout`. A timeout of centuries never expires.
     #[inline]
     pub fn wait_for<T: ?Sized>(&self, guard: &mut MutexGuard<'_, T>, timeout: Duration) -> WaitTimeoutResult {
         let result = self.sleep(guard, deadline::after(timeout));
@@ -87,8 +87,8 @@ impl Condvar {
         result
     }
 
-    /// Waits as long as `condition` holds for the data of the mutex. Each notification that does not change it ends one
-    /// wait and begins the next.
+    /// Waits as long as `condition` holds for the data of the mutex. A notification after which the condition still
+    /// holds ends one wait and begins the next.
     #[inline]
     pub fn wait_while<T: ?Sized>(
         &self,

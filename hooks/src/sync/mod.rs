@@ -10,20 +10,20 @@
 //!
 //! | | block profile: who waited | mutex profile: who made others wait |
 //! |---|---|---|
-//! | [`Mutex`], [`RwLock`] | a thread that slept for the lock | who unlocked, for all who slept meanwhile |
+//! | [`Mutex`], [`RwLock`] | a thread that slept for the lock | the thread that unlocked, for all threads that slept until then |
 //! | [`Condvar`], [`Once`], [`Barrier`], [`Semaphore`] | a thread that slept | |
 //! | [`mpsc`] | a receive on an empty channel, a send on a full one | contention of senders and receiver for the channel itself |
 //! | [`thread`](crate::thread) | a join, a scope's end, a park; not a sleep | |
 //!
 //! A thread that gets its lock within the first microseconds (3, for a [`Mutex`] up to 14), while it spins, has not
 //! waited, as in Go. A wait ends when the thread is woken; the time until the kernel runs it does not count. A wait
-//! with a timeout counts whether it got the lock or not.
+//! with a timeout counts whether the thread got the lock or not.
 //!
 //! The time of a mutex event is what all waiters together have waited since the last charge, or since they arrived: a
 //! holder that keeps three others waiting for 10 ms is charged 30 ms. A wait is counted at the first unlock that is
-//! charged for it. (While a woken thread has not taken the [`Mutex`] yet, unlocks within some 16 µs of a charge leave
-//! theirs to the next unlock.) So the delays of both profiles have the same totals, except for waiters that gave up. An
-//! unlock whose waiters were all counted before still shows one wait, because no record has a count of 0.
+//! charged for it. (Until a woken thread has taken the [`Mutex`], an unlock within some 16 µs of a charge leaves its
+//! own charge to the next unlock.) So the delays of both profiles have the same totals, except for waiters that gave
+//! up. An unlock whose waiters were all counted before still shows one wait, because no record has a count of 0.
 //!
 //! # Not like `std`
 //!
@@ -72,9 +72,10 @@
 //!
 //! As with parking_lot: do not use a lock of this module in a signal handler or inside a `#[global_allocator]`; a
 //! leaked guard leaves its lock locked for ever. After a `fork` without `exec` the child has one thread: a lock that
-//! another thread held stays held. A lock that other threads waited for may be handed to one of them, which does not
-//! exist in the child, when the child unlocks it. A thread of the child that waits may wait for ever, or crash the child:
-//! parking_lot's table of waiting threads, which is used here too, still refers to the parent's. Use std's locks there.
+//! another thread held stays held. When the child unlocks a lock that other threads waited for, the lock may be handed
+//! to one of these threads, which does not exist in the child. A thread of the child that waits may wait for ever, or
+//! crash the child: parking_lot's table of waiting threads, which is used here too, still refers to the parent's
+//! threads. Use std's locks in such a child.
 
 mod condvar;
 mod foreign_lock_account;

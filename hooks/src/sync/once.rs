@@ -16,7 +16,7 @@ const DONE: u8 = 3;
 /// Threads are in the queue, or about to be. Cleared only with the queue locked.
 const PARKED: u8 = 4;
 
-/// How far a [`Once`] is.
+/// The progress of a [`Once`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnceState {
     /// No thread has called it yet.
@@ -60,7 +60,7 @@ impl Once {
         Self { state: AtomicU8::new(NEW) }
     }
 
-    /// How far it is now.
+    /// The current progress.
     #[inline]
     pub fn state(&self) -> OnceState {
         match self.state.load(Ordering::Acquire) & !PARKED {

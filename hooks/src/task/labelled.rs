@@ -28,10 +28,11 @@ pin_project! {
     }
 }
 
-/// Runs `future` under the labels of the caller and these; a key that is set already takes the new value. They are
-/// current while it is polled, on any thread: its samples have them, and the tasks and threads that it starts through
-/// rtprof inherit them, as do the futures that it awaits. A task that awaits in it has them in the goroutine profile. A
-/// future that is already a task keeps the labels of its creator: label first, instrument last. Go: `pprof.Do`.
+/// Runs `future` under the labels of the caller plus `labels`; a key that is set already takes the new value. These
+/// labels are current while the future is polled, on any thread: its samples have them, and the tasks and threads that
+/// it starts through rtprof inherit them, as do the futures that it awaits. In the goroutine profile a task that awaits
+/// inside `future` has these labels. A future that is already a task keeps the labels of its creator, so label first
+/// and instrument last. Go: `pprof.Do`.
 ///
 /// ```
 /// # use rtprof_hooks as rtprof;

@@ -13,16 +13,17 @@
 //!
 //! | function | the task is polled by |
 //! |---|---|
-//! | [`instrument`](instrument()), [`Instrument::instrument`], [`Instrument::instrument_named`] | what the future is given to |
+//! | [`instrument`](instrument()), [`Instrument::instrument`], [`Instrument::instrument_named`] | the executor of the future |
 //! | `spawn`, `spawn_named`, `spawn_local`, `spawn_blocking`, `JoinSet` (feature `tokio`) | tokio's runtime |
 //!
 //! # What is seen
 //!
 //! The profile shows a waiting task with the async functions that await each other, and the line at which each does,
 //! down to the leaf future that has suspended. Frames of the executor are left out. A `select!` or `join!` has a stack
-//! for each branch. Of a `timeout` the stack of the inner future comes first, and not that of the timer. Stacks are
-//! noted from the first look at goroutines until five minutes after the last one ([`set_await_stacks`]). Tasks that
-//! wait at the first look are polled once for that purpose, as the contract of [`Future::poll`] allows.
+//! for each branch. For a `timeout` the stack of the inner future comes first, not the stack of the timer. Tasks note
+//! their stacks from the first goroutine snapshot until five minutes after the last one ([`set_await_stacks`]). Tasks
+//! that already wait at the first snapshot are polled once so that they note their stacks, as the contract of
+//! [`Future::poll`] allows.
 //!
 //! The stack of a task ends at futures that it polls with other wakers, as `FuturesUnordered`, `buffer_unordered` and a
 //! long `join_all` do. Instrument such futures where they are pushed; then each is a task too.

@@ -20,9 +20,9 @@ pin_project! {
     }
 }
 
-/// Names the reason for which a task waits while it awaits `future`. Without it a trace derives the reason from the
-/// library of the leaf future, and shows an unknown one as a lock. If two are nested, the inner one counts. The async
-/// form of [`trace::wait`](crate::trace::wait).
+/// Names the reason for which a task waits while it awaits `future`. Without this call a trace derives the reason from
+/// the library of the leaf future, and shows an unknown reason as a lock. If two such calls are nested, the inner one
+/// counts. This is the async form of [`trace::wait`](crate::trace::wait).
 ///
 /// ```
 /// # use rtprof_hooks as rtprof;

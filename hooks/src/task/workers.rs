@@ -6,10 +6,10 @@ use rtprof_runtime::goroutine::wait_reason::WaitReason;
 use rtprof_tracer::states;
 use tokio::runtime::Builder;
 
-/// Makes the threads of a runtime goroutines from their start, and shows in traces when its workers have nothing to do:
-/// as a wait for the network, which is where they wait for sockets, timers and tasks. A worker runs from its wake until
-/// it polls a task of [`task`](crate::task), or has nothing to do again. Without this a trace has a worker from its
-/// first event on.
+/// Registers each thread of a runtime as a goroutine when the thread starts, and shows in traces when a worker is idle.
+/// An idle worker appears as waiting for the network, because it waits there for sockets, timers and tasks. A woken
+/// worker appears as running until it polls a task of [`task`](crate::task) or is idle again. Without this call a trace
+/// shows a worker only from the worker's first event on.
 ///
 /// ```
 /// # use rtprof_hooks as rtprof;
@@ -21,8 +21,8 @@ use tokio::runtime::Builder;
 /// # Ok::<(), std::io::Error>(())
 /// ```
 ///
-/// It sets `on_thread_start`, `on_thread_park` and `on_thread_unpark`, of which a builder has one each. While no trace
-/// is recorded, a worker that goes to sleep notes the time and its state, and its state again when it wakes.
+/// This sets `on_thread_start`, `on_thread_park` and `on_thread_unpark`; a builder holds one callback of each. While no
+/// trace is recorded, a worker notes the time and its state when it goes to sleep, and its state when it wakes.
 pub fn observe_workers(builder: &mut Builder) -> &mut Builder {
     builder
         .on_thread_start(|| {

@@ -24,7 +24,7 @@ impl Builder {
         Self { std: std::thread::Builder::new(), name: String::new() }
     }
 
-    /// Names the thread: in panics, in the kernel (15 bytes of it), and its goroutine (64 bytes of it).
+    /// Names the thread. Panics show the name, the kernel keeps 15 bytes of it, and the goroutine keeps 64 bytes of it.
     pub fn name(self, name: String) -> Self {
         Self { std: self.std.name(name.clone()), name }
     }
@@ -61,8 +61,8 @@ impl Builder {
     /// As [`Builder::spawn`].
     ///
     /// # Safety
-    /// The thread is joined before anything ends that `f` or `T` borrows; or both are `'static` but for types
-    /// that nothing is done with after their lifetime.
+    /// The thread is joined before any data ends that `f` or `T` borrows. Or both are `'static`, except for types that
+    /// are not used after their lifetime.
     #[inline(always)]
     #[track_caller]
     pub unsafe fn spawn_unchecked<F, T>(self, f: F) -> io::Result<JoinHandle<T>>

@@ -5,11 +5,11 @@ use core::ops::Deref;
 
 use super::parked;
 
-/// The handle of a thread, from [`current`] or [`JoinHandle::thread`](super::JoinHandle::thread). As
-/// `std::thread::Thread`, which it stands for: its methods are there, and [`From`] leads from one to the other.
+/// The handle of a thread, from [`current`] or [`JoinHandle::thread`](super::JoinHandle::thread). It replaces
+/// `std::thread::Thread`: it has the same methods, and [`From`] converts each of the two types to the other.
 ///
 /// In addition a trace shows which thread [`unpark`](Thread::unpark) has woken, and where it was called. std's `unpark`
-/// wakes the thread as well, but then the trace has no waker.
+/// wakes the thread as well, but then the trace does not show the waker.
 #[derive(Clone)]
 #[repr(transparent)]
 pub struct Thread(std::thread::Thread);

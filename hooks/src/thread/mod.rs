@@ -1,11 +1,11 @@
-//! Threads whose creators show up in the threadcreate profile, and whose waits for each other in the block
+//! Threads whose creators show up in the threadcreate profile, and whose waits for each other show up in the block
 //! profile.
 //!
-//! Drop-in for `std::thread`: `use rtprof::thread;` in place of `use std::thread;` is all. Types that have nothing to
-//! record ([`ThreadId`], [`LocalKey`]) are std's. Behaviour is std's too: panics come out of [`JoinHandle::join`],
-//! errors of the system out of [`Builder::spawn`], and threads are named, numbered and parked as ever. What std has
-//! deprecated (`sleep_ms`, `park_timeout_ms`) or not stabilised is left out, and [`JoinHandle`] and [`Thread`] are
-//! types of their own.
+//! Drop-in for `std::thread`: `use rtprof::thread;` in place of `use std::thread;` is the only change. Types that have
+//! nothing to record ([`ThreadId`], [`LocalKey`]) are std's. Behaviour is std's too: [`JoinHandle::join`] returns
+//! panics, [`Builder::spawn`] returns errors of the system, and threads are named, numbered and parked as in std. What
+//! std has deprecated (`sleep_ms`, `park_timeout_ms`) or not stabilised is left out, and [`JoinHandle`] and [`Thread`]
+//! are rtprof's types, not std's.
 //!
 //! | | threadcreate profile | block profile | the goroutine says |
 //! |---|---|---|---|
@@ -13,7 +13,7 @@
 //! | [`JoinHandle::join`], [`ScopedJoinHandle::join`] | | unless the thread had finished | `thread join` |
 //! | the end of a [`scope`] | | unless its threads had finished | `thread join` |
 //! | [`park`], [`park_timeout`] | | if it took a microsecond | `thread park` |
-//! | [`sleep`] | | never: nobody makes it wait | `sleep` |
+//! | [`sleep`] | | never, because no other thread makes it wait | `sleep` |
 //!
 //! A trace also shows the caller of [`Thread::unpark`] that ended a `park`.
 //!

@@ -27,7 +27,7 @@ pub struct ScopedJoinHandle<'scope, T>(std::thread::ScopedJoinHandle<'scope, T>)
 /// If threads are still running when `f` has returned, the block profile counts a wait.
 ///
 /// # Panics
-/// With what `f` panicked with; or if a thread has panicked that was not joined.
+/// With `f`'s panic if `f` panics; also if a thread that was not joined has panicked.
 #[inline(always)]
 #[track_caller]
 pub fn scope<'env, F, T>(f: F) -> T

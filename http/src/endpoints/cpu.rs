@@ -33,8 +33,8 @@ pub(crate) fn answer(response: &mut ResponseWriter, request: CpuRequest) -> Resu
     Ok(profile::write(&view.of_profile(snapshot), form, response)?)
 }
 
-/// Waits for `length`, and meanwhile has the names found of what was sampled so far: after a quarter of the time and after
-/// three quarters, because each search opens the debug information anew.
+/// Waits for `length`, and while it waits starts searches for the names of what was sampled so far: after a quarter of
+/// the time and after three quarters, because each search opens the debug information anew.
 fn wait_for_end(
     response: &mut ResponseWriter,
     capture: &CpuCapture,

@@ -106,8 +106,8 @@ pub(crate) fn take(profile: &Profile) -> Result<Snapshot, Refusal> {
     })
 }
 
-/// Waits for `over`, and returns the changes since `earlier`. Meanwhile the names of `earlier` are searched, most of
-/// which are in the result too.
+/// Waits for `over`, and returns the changes since `earlier`. While it waits, the names of `earlier` are searched; most
+/// of them are in the result too.
 fn after(
     response: &mut ResponseWriter,
     profile: &Profile,

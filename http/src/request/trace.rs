@@ -17,7 +17,8 @@ pub(crate) struct TraceRequest {
     pub(crate) format: Format,
     /// Whether std's frames below the program's first function are shown.
     pub(crate) startup_frames: bool,
-    /// CPU samples in a second of a thread's processor time; `None` for none but those of a CPU profile.
+    /// The number of CPU samples per second of a thread's processor time. With `None` the trace takes no CPU samples
+    /// itself, and has only those of a CPU profile.
     pub(crate) cpu_hz: Option<u32>,
 }
 

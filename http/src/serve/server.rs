@@ -12,8 +12,9 @@ use crate::serve::listen;
 use crate::serve::reactor::Reactor;
 use crate::work::engine::{self, Engine};
 
-/// A running server. A dropped server runs on for as long as the process does; [`shutdown`](Self::shutdown) ends it. So does a
-/// program that closes descriptors which it has not opened; a message on standard error says so.
+/// A running server. A dropped server runs on for as long as the process does; [`shutdown`](Self::shutdown) ends it.
+/// The server also ends if the program closes descriptors that it has not opened; then a message on standard error says
+/// so.
 pub struct Server {
     running: Option<(Engine, Reactor)>,
     address: SocketAddr,

@@ -41,7 +41,7 @@ pub struct Sampler {
     running: sampler::Running,
 }
 
-/// Starts to sample all threads, including those that begin meanwhile. One sampling at a time in a process. While an
+/// Starts to sample all threads, including those that begin later. A process can have one sampling at a time. While an
 /// execution trace is recorded, every sample that has a stack is in the trace too. Go: `runtime.SetCPUProfileRate`.
 ///
 /// # Errors

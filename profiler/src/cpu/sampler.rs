@@ -256,7 +256,7 @@ impl SamplerThread {
             }
             SAMPLING.with(|sampling| self.threads.look_at_young(&sampling.attacher));
             if is_due {
-                // Handlers need to walk through libraries that were loaded meanwhile.
+                // Handlers need to walk through libraries that were loaded since.
                 modules::refresh();
                 SAMPLING.with(|sampling| self.threads.hurry(&sampling.attacher));
                 SAMPLING.with(|sampling| self.threads.look_again(&sampling.attacher, &sampling.samples));

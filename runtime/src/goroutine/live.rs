@@ -12,8 +12,8 @@ use crate::hook::own_process;
 use crate::process::proc;
 use crate::thread::kernel_thread;
 
-/// Returns all live goroutines in the order of their ids. One that begins or ends meanwhile may be included or not.
-/// Allocates, and makes a system call for each: must not be called in a hook. Go: `runtime.GoroutineProfile`.
+/// Returns all live goroutines in the order of their ids. One that begins or ends during the call may be included or
+/// not. Allocates, and makes a system call for each: must not be called in a hook. Go: `runtime.GoroutineProfile`.
 pub fn all() -> impl ExactSizeIterator<Item = LiveGoroutine> {
     end_dead(own_process());
     let mut live: Vec<LiveGoroutine> = Vec::with_capacity(SLOTS.used());

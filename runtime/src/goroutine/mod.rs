@@ -304,7 +304,7 @@ pub fn slots() -> impl Iterator<Item = &'static Goroutine> {
 }
 
 /// Sets the mark of every goroutine to 0, before a new observer starts. Must not be called in a hook. The caller makes
-/// sure that no other thread sets marks meanwhile.
+/// sure that no other thread sets marks at the same time.
 pub fn clear_marks() {
     for goroutine in SLOTS.iter() {
         let mut word = goroutine.state();

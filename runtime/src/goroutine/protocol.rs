@@ -1,8 +1,8 @@
 //! The protocol by which a snapshot records each goroutine once, without stopping any.
 //!
-//! Problem: a snapshot reads the stacks of waiting goroutines. One of them may be woken meanwhile, and a stack that is
-//! read while its owner returns through it is invalid. Go stops the world at the moment in which a snapshot begins;
-//! nothing stops here.
+//! Problem: a snapshot reads the stacks of waiting goroutines. One of them may be woken during the read, and a stack
+//! that is read while its owner returns through it is invalid. Go stops the world at the moment in which a snapshot
+//! begins; nothing stops here.
 //!
 //! Scheme: a snapshot has a number. It begins when its number is *published*: that is the cut. Each goroutine has a
 //! word that says how far the snapshot of some number has progressed with it:
@@ -237,7 +237,7 @@ impl Progress {
             };
         }
         // A running goroutine is not claimed needlessly: it would have to wait for the claim if it parked and woke
-        // meanwhile.
+        // during the claim.
         if !parked.is_waiting() {
             return Visit::Runs;
         }

@@ -97,8 +97,8 @@ impl StateWord {
         State::from_number(number).unwrap_or(State::Dead)
     }
 
-    /// Returns the word of a running task that was woken meanwhile: it can run again as soon as its poll is over. This
-    /// is not a change of its state.
+    /// Returns the word of a running task that was woken during its poll: it can run again as soon as its poll is over.
+    /// This is not a change of its state.
     #[inline]
     #[must_use]
     pub fn notified(self) -> Self {

@@ -2,8 +2,8 @@
 //!
 //! Problem: the collections that exports are written with end the process when an allocation is refused, and a thread of std
 //! does when it gets no signal stack. Scheme: before such work the memory that it may need is asked for in one piece, and given
-//! back. That is an estimate, and other threads may take the memory meanwhile; so what is refused later comes from the
-//! workspace, as long as that has room (see [`hook::may_use_workspace`]).
+//! back. That is an estimate, and other threads may take the memory before the work needs it; so what is refused later
+//! comes from the workspace, as long as that has room (see [`hook::may_use_workspace`]).
 //!
 //! Locks: none.
 

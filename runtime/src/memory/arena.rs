@@ -90,7 +90,7 @@ impl Arena {
     /// Returns all memory to the kernel.
     ///
     /// # Safety
-    /// No thread uses the arena meanwhile, and none uses memory from it ever again.
+    /// No thread uses the arena during the call, and none uses memory from it ever again.
     #[cfg(not(loom))]
     pub(crate) unsafe fn clear(&self) {
         let mut at = self.current.swap(core::ptr::null_mut(), Ordering::AcqRel);

@@ -99,11 +99,11 @@ pub(crate) fn expect_first_reading() {
 ///   address, and a comment of the profile names both libraries. With a reading right before and right after each
 ///   change there is no such stack.
 ///
-/// It takes the loader's lock and half a microsecond; 70 in a program with few libraries if the list has changed. The
-/// unwind tables of each library are copied when it is seen for the first time, and kept until the process ends: a
-/// program that loads one build of a plugin after another grows by the tables of each. The kernel may have to read them
-/// from the library's file. Must not be called in signal handlers, nor in constructors and destructors of libraries. Go
-/// has no equivalent: its plugins are never unloaded.
+/// A call takes the loader's lock and half a microsecond, or 70 microseconds in a program with few libraries if the
+/// list has changed. The unwind tables of each library are copied when it is seen for the first time, and kept until
+/// the process ends: a program that loads one build of a plugin after another grows by the tables of each. The kernel
+/// may have to read them from the library's file. Must not be called in signal handlers, nor in constructors and
+/// destructors of libraries. Go has no equivalent: its plugins are never unloaded.
 //
 // A forked child whose parent held the loader's lock in this function at the instant of the fork keeps the modules that
 // it has. (If another thread of the parent held the lock outside this function, which cannot be detected, the child

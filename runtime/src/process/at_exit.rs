@@ -20,9 +20,9 @@ use std::io;
 use std::time::Duration;
 
 /// Runs `work` on a thread of rtprof when the process ends by `exit` or by the return of `main`, which wait for it until
-/// `limit` has passed. A process that ends by a signal, `_exit` or `abort` runs nothing, nor does a forked child. If a second
-/// thread calls C's `exit` meanwhile, the process may end before the work does: the C library runs each handler once, and lets
-/// the second thread go on. (Rust's `exit` does not.)
+/// `limit` has passed. A process that ends by a signal, `_exit` or `abort` runs nothing, nor does a forked child. If a
+/// second thread calls C's `exit` during that time, the process may end before the work does: the C library runs each
+/// handler once, and lets the second thread go on. (Rust's `exit` does not.)
 ///
 /// `work` must not wait for locks that the thread which exits may hold, such as that of standard error ([`tell`]).
 ///

@@ -62,7 +62,7 @@ fn ask() -> u32 {
     number
 }
 
-/// Makes the page, or returns the page that another thread has made meanwhile.
+/// Makes the page, or returns the page that another thread has made first.
 fn open() -> &'static AtomicU32 {
     let page = wiped_page();
     let wanted = page.map_or((&raw const UNKNOWN).cast_mut(), |page| page.as_ptr().cast());

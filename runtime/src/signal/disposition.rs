@@ -5,8 +5,8 @@
 //!
 //! Problem: the kernel has no compare-and-swap for actions. Between our look at an action and our change of it the program
 //! may install another one, and one more while we put that back. Scheme: each change returns the action that it has
-//! displaced. If that is not the one that we have set or seen last, the program has set it meanwhile, and it is put back in
-//! turn (`change`), until the program's last action is in place.
+//! displaced. If that is not the one that we have set or seen last, the program has set it in between, and it is put
+//! back in turn (`change`), until the program's last action is in place.
 
 use core::ffi::{c_int, c_void};
 use core::mem::zeroed;
@@ -80,8 +80,8 @@ fn all_signals() -> libc::sigset_t {
     }
 }
 
-/// Restores the action that [`install`] has found, unless the program has installed a handler meanwhile. Pending
-/// signals of this number are dropped: their default action may end the process. Works in a forked child too.
+/// Restores the action that [`install`] has found, unless the program has installed a handler since. Pending signals of
+/// this number are dropped: their default action may end the process. Works in a forked child too.
 pub fn restore(signal: c_int, handler: Handler, before: usize) {
     // The kernel drops the pending signals when a signal becomes ignored.
     if !replace(signal, handler, libc::SIG_IGN) {
@@ -93,13 +93,13 @@ pub fn restore(signal: c_int, handler: Handler, before: usize) {
     }
 }
 
-/// As [`restore`], for a signal that is ignored by default, whose pending signals the kernel drops in one step. A process that
-/// another thread starts meanwhile inherits no other action.
+/// As [`restore`], for a signal that is ignored by default, whose pending signals the kernel drops in one step. A
+/// process that another thread starts at the same time inherits no other action.
 pub(crate) fn restore_ignored(signal: c_int, handler: Handler, before: usize) {
     replace(signal, handler, before);
 }
 
-/// Replaces our handler by this action. Returns `false` if the program has installed a handler meanwhile.
+/// Replaces our handler by this action. Returns `false` if the program has installed a handler since.
 fn replace(signal: c_int, handler: Handler, action: usize) -> bool {
     if !is_handled_by(signal, handler) {
         return false;
@@ -136,7 +136,7 @@ unsafe fn set(signal: c_int, action: &libc::sigaction) -> Option<libc::sigaction
     }
 }
 
-/// How often an action is put back, because the program has set another one meanwhile.
+/// How often an action is put back, because the program has set another one in between.
 const TRIES: usize = 100;
 
 /// Changes an action of the program's: sets `changed` of it. `known` is the action that was seen or set last. If the program

@@ -258,7 +258,7 @@ impl Asking<'_> {
         let is_late = self.is_late();
         let status = match self.read_status(awaited) {
             Ok(status) => status,
-            // If the thread has begun to answer meanwhile, it finishes soon.
+            // If the thread has begun to answer by now, it finishes soon.
             Err(outcome) if QUESTIONS.withdraw(question) => return Check::Done(outcome),
             Err(_) => return Check::Wait,
         };

@@ -107,7 +107,7 @@ pub fn take<T: From<Recorded>>() -> Vec<T> {
     };
     let process = own_process();
     let live = goroutine::end_dead(process);
-    // Before the cut. A thread that begins meanwhile may be included or not.
+    // Before the cut. A thread that begins at the same time may be included or not.
     let mut listed = others::look(live);
     let mut room = live.count + listed.len() + SLACK;
     let mut limit;

@@ -137,7 +137,7 @@ mod imp {
             for thread in &self.threads {
                 let Some((goroutine, id)) = thread.goroutine else { continue };
                 match thread.outcome {
-                    // The goroutine may have begun to wait in our hooks meanwhile.
+                    // The goroutine may have begun to wait in our hooks by now.
                     Outcome::Silent(why) if visit(number, goroutine, id) == Visit::Runs => {
                         goroutine.progress().settle(number, || add_marker(goroutine, id, Seen::Running, why));
                     }

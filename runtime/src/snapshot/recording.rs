@@ -172,7 +172,7 @@ impl Recording {
     }
 
     /// Records a goroutine that the caller has claimed. `capture` writes its stack and returns the depth. Leaves the
-    /// goroutine out if it has ended meanwhile, or if there is no room: [`overflow`](Self::overflow) counts the latter
+    /// goroutine out if it has ended since, or if there is no room: [`overflow`](Self::overflow) counts the latter
     /// case.
     pub(super) fn add(
         &self,

@@ -22,9 +22,9 @@ const ON: u8 = 2;
 
 static WANTED: AtomicU8 = AtomicU8::new(UNSAID);
 
-/// Sets whether [`take`](super::take), and what is built on it, as the goroutine profile, ask threads for their stacks
-/// by a signal. The default is on, unless rtprof is part of a shared library. While off, no CPU profile can be started;
-/// a running one continues.
+/// Sets whether [`take`](super::take), and what is built on it (the goroutine profile, for example), ask threads for
+/// their stacks by a signal. The default is on, unless rtprof is part of a shared library. While signals are off, no
+/// CPU profile can be started; a running one continues.
 ///
 /// A thread that does not wait in rtprof's locks, channels and the like must be interrupted to record its stack. System
 /// calls in which it waits continue afterwards, except for some that return `EINTR` (see docs/goroutines.md). Without

@@ -18,8 +18,8 @@ pub enum StackMode {
     FramePointers,
     /// By the unwind tables, about 4 ns a frame (on x86-64). Right in every build.
     Unwind,
-    /// Frame pointers if the flags and a self-test at start indicate that the program has them, with every new end of a
-    /// stack checked against the unwind tables; else the unwind tables.
+    /// Frame pointers, if the flags and a self-test at start indicate that the program has them; every new end of a
+    /// stack is then checked against the unwind tables. Otherwise the unwind tables.
     #[default]
     Auto,
 }

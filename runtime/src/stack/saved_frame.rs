@@ -37,7 +37,7 @@ impl SavedFrame {
     /// in the thread that owns the stack; where it is 0, the kernel is asked about each page.
     ///
     /// # Safety
-    /// The function of the saved frame does not return meanwhile.
+    /// The function of the saved frame does not return during the call.
     pub(crate) unsafe fn capture(self, end: usize, frames: &mut [usize; MAX_STACK]) -> usize {
         let registers = Registers {
             ip: self.ip,

@@ -14,10 +14,10 @@
 //!   program's stack  … hook │ run ┘ registers and bounds of the program's stack are kept for `capture`
 //! ```
 //!
-//! All signals are blocked meanwhile: a handler without an alternate stack would run on the spare stack, whose size it
-//! does not know; a handler with an alternate stack would overwrite it if the hook was running there. Blocking costs
-//! two system calls, so a spare stack is used only where room is missing. The closure is short, and calls no code of
-//! the program.
+//! All signals are blocked while the spare stack is in use: a handler without an alternate stack would run on the spare
+//! stack, whose size it does not know; a handler with an alternate stack would overwrite it if the hook was running
+//! there. Blocking costs two system calls, so a spare stack is used only where room is missing. The closure is short,
+//! and calls no code of the program.
 //!
 //! A spare stack that a thread held at the instant of a fork carries the parent's process number in the child: it is
 //! free there. (Not where the kernel cannot wipe a page at a fork: there a child of `vfork` has a different number than

@@ -166,7 +166,7 @@ impl<K: Key, R: Default> Table<K, R> {
     /// Empties the table and returns its memory to the kernel.
     ///
     /// # Safety
-    /// No thread uses the table meanwhile, and none uses an entry of it ever again.
+    /// No thread uses the table during the call, and none uses an entry of it ever again.
     pub unsafe fn clear(&self) {
         let chains = self.chains.swap(ptr::null_mut(), Ordering::AcqRel);
         if let Some(chains) = NonNull::new(chains) {

@@ -64,7 +64,8 @@ static FORKS: AtomicU32 = AtomicU32::new(0);
 /// The id of this process, as far as it is known; 0 before the first [`open`], when there are no tasks.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 
-/// Whether the program follows tasks. Not atomic with anything: a task that begins meanwhile is followed or not.
+/// Whether the program follows tasks. Not atomic with anything: a task that begins during a change may be followed or
+/// not.
 static ARE_FOLLOWED: AtomicBool = AtomicBool::new(true);
 
 /// Sets whether instrumented futures become tasks, from those on that are made next. Others are polled as if they were not

@@ -21,14 +21,14 @@ pub const LEASE: Duration = Duration::from_secs(5 * 60);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum AwaitStacks {
-    /// From the first goroutine snapshot until five minutes after the last. The first one has waiting tasks polled
-    /// once.
+    /// From the first goroutine snapshot until five minutes after the last. At the first snapshot, waiting tasks are
+    /// polled once.
     #[default]
     OnRequest = 0,
     /// Always: no task is polled for its stack, except one whose last poll was before this was set.
     Always,
-    /// Not for the goroutine profile: waiting tasks appear without a stack. While a trace is recorded, stacks are noted
-    /// nevertheless, and those of the waits that the block profile samples.
+    /// Never for the goroutine profile: waiting tasks appear in it without a stack. Tasks still note their stacks while
+    /// a trace is recorded, and for the waits that the block profile samples.
     Never,
 }
 

@@ -198,7 +198,7 @@ impl<W> SharedWaker<W> {
         while word & (HELD | LIVE) == HELD | LIVE && WakerSeen(word).woken_after() != after {
             match self.change(word, woken(word, after)) {
                 Ok(()) => {
-                    // A poll may have begun meanwhile.
+                    // A poll may have begun in between.
                     let now = polls();
                     if now == after {
                         return;

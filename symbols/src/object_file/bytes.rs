@@ -1,4 +1,4 @@
-//! Reads the bytes of a file that other processes can change meanwhile.
+//! Reads the bytes of a file that other processes can change at the same time.
 //!
 //! Problem: a file that is mapped and then truncated, or rewritten in place by a build, raises SIGBUS at the next
 //! access. The signal ends the host program. Consequence: no file is mapped. Scheme: one descriptor for all reads of a
@@ -121,7 +121,7 @@ impl FileBytes {
     /// Opens a regular file. Never waits for a FIFO's writer, a terminal or another device.
     pub(super) fn open(path: &Path, allowance: &Allowance) -> io::Result<Self> {
         let file = allowance.noted(open_regular(path))?;
-        // The path may have been redirected meanwhile.
+        // The path may have been redirected in between.
         let state = FileState::of(&allowance.noted(settled(&file))?);
         if state.len > LARGEST {
             return Err(io::ErrorKind::FileTooLarge.into());

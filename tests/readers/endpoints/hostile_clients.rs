@@ -1,5 +1,5 @@
-//! Many clients at once, a thousand in a long run, half of them slow or broken: the program goes on, and nothing of the
-//! clients is left when they are gone.
+//! Many clients at once, a thousand in a long run, half of them slow or broken: the program goes on, and keeps nothing
+//! that belonged to a client after the client has gone.
 
 #[path = "../../../benches/src/storm.rs"]
 #[allow(unreachable_pub, dead_code, reason = "it is the benchmarks'")]

@@ -12,7 +12,7 @@ use crate::error::TraceError;
 use crate::options::Format;
 
 const PREFIX: &str = "flight-";
-/// A file that is being written, or whose process ended meanwhile.
+/// A file that is being written, or whose process ended before it was complete.
 const PARTIAL: &str = "partial";
 /// Digits of the time in a name, in ms: the names sort by it until the year 2286.
 const DIGITS: usize = 13;

@@ -31,17 +31,18 @@ pub struct WindowOptions {
     /// The directory, `.` by default. It is created if it does not exist.
     pub directory: PathBuf,
     /// The number of files that are kept, at least 1; 10 by default. When there are more, the oldest are removed: files
-    /// named `flight-TIME-….trace` or `flight-TIME-….perfetto-trace` in this directory, also those of other processes,
-    /// and whatever their reasons.
+    /// named `flight-TIME-….trace` or `flight-TIME-….perfetto-trace` in this directory, with any reason, and also those
+    /// of other processes.
     pub max_files: usize,
-    /// The least time from a window of a slow operation to the next one, and from one panic's to the next one's; 10 s
-    /// by default. A program in which everything is slow writes no more than that.
+    /// The least time between two windows of slow operations, and between two windows of panics; 10 s by default. A
+    /// program in which every operation is slow writes no more windows than that.
     pub min_interval: Duration,
     /// How long a thread that panics waits for its window, at most; 10 s by default.
     pub panic_timeout: Duration,
-    /// Called after each window that is written by itself, on a thread of rtprof: with the reason, and the file or why
-    /// there is none. By default it writes a line to standard error. It should not wait for locks that a thread may
-    /// hold while it panics, because that thread waits for it, a fifth of a second at most.
+    /// Called after each window that rtprof has written automatically, on a thread of rtprof. The arguments are the
+    /// reason, and the file or the error because of which there is no file. By default it writes a line to standard
+    /// error. It should not wait for locks that a thread may hold while it panics, because that thread waits for this
+    /// function, for a fifth of a second at most.
     pub report: fn(&str, &Result<PathBuf, TraceError>),
 }
 
@@ -89,9 +90,9 @@ fn report_to_stderr(reason: &str, result: &Result<PathBuf, TraceError>) {
 /// ```
 ///
 /// A file is named `flight-TIME-PROCESS-REASON.trace`, with the time in ms since 1970 and the extension of
-/// [`Options::format`](crate::Options::format), and only its owner can read it. Until it is complete its name ends in
-/// `.partial`; if the process ends meanwhile, it stays so, and viewers show its complete generations. Clones share the
-/// directory and the intervals.
+/// [`Options::format`](crate::Options::format), and only its owner can read it. Until the file is complete, its name
+/// ends in `.partial`. If the process ends before that, the file keeps this name, and viewers show its complete
+/// generations. Clones share the directory and the intervals.
 #[derive(Clone)]
 pub struct WindowFiles(Arc<Inner>);
 
@@ -137,7 +138,7 @@ impl WindowFiles {
     /// Creates the directory if it does not exist.
     ///
     /// # Errors
-    /// Those of the file system, if the directory cannot be created or no file in it.
+    /// Those of the file system, if the directory or a file in it cannot be created.
     pub fn new(flight: &FlightRecorder, options: WindowOptions) -> io::Result<Self> {
         Ok(Self(Arc::new(Inner {
             flight: flight.clone(),
@@ -152,23 +153,24 @@ impl WindowFiles {
     /// Limits the time of an operation: if more than `limit` has passed when the guard is dropped, a window is written.
     /// It has all of the operation that the recorder still keeps, and a message of category `slow` at its end.
     ///
-    /// The window is written by another thread. None is written if the last one of a slow operation is not older than
-    /// [`WindowOptions::min_interval`], or if the recorder is not enabled. An operation that never ends is not noticed;
-    /// `/debug/pprof/flight` shows what it is doing.
+    /// The window is written by another thread. No window is written if the last window of a slow operation is not
+    /// older than [`WindowOptions::min_interval`], or if the recorder is not enabled. An operation that never ends is
+    /// not noticed; `/debug/pprof/flight` shows what it is doing.
     pub fn if_slower<'a>(&'a self, name: &'a str, limit: Duration) -> LatencyGuard<'a> {
         LatencyGuard { files: self, name, limit, start: Instant::now() }
     }
 
     /// Writes a window at each panic, from now on.
     ///
-    /// The trace has the panic's text as a message of category `panic`, which anyone can read who has the trace. While
+    /// The trace has the panic's text as a message of category `panic`; anyone who has the trace can read it. While
     /// another thread writes the window, the previous panic hook is called; then the thread that panics waits until the
-    /// window is written, for at most [`WindowOptions::panic_timeout`], because the process may be about to end. None
-    /// is written within [`WindowOptions::min_interval`] of the last panic's, or if the recorder is not enabled.
+    /// window is written, for at most [`WindowOptions::panic_timeout`], because the process may be about to end. No
+    /// window is written within [`WindowOptions::min_interval`] of the last panic's window, or if the recorder is not
+    /// enabled.
     ///
-    /// A hook that ends the process should be set after this one and call it, or it ends the process before the window
-    /// is written. While a thread waits, std lets no other thread change the hook. Calling this again changes nothing,
-    /// nor does a call while the thread panics.
+    /// A panic hook that ends the process should be set after this one and should call this one; otherwise it ends the
+    /// process before the window is written. While a thread waits, std lets no other thread change the hook. Calling
+    /// this again changes nothing, nor does a call while the thread panics.
     pub fn on_panic(&self) {
         // Hooks cannot be changed by a thread that panics.
         if std::thread::panicking() || self.0.has_hook.swap(true, Ordering::Relaxed) {
@@ -189,7 +191,7 @@ impl WindowFiles {
     ///
     /// # Errors
     /// [`TraceError::FlightDisabled`] if the recorder is not enabled; [`TraceError::Write`] if the file cannot be
-    /// written: there is none then.
+    /// written; then there is no file.
     pub fn write(&self, reason: &str) -> Result<PathBuf, TraceError> {
         if !self.0.flight.enabled() {
             return Err(TraceError::FlightDisabled);

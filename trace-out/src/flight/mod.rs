@@ -55,9 +55,9 @@ static CURRENT: ForkMutex<Option<FlightRecorder>> = ForkMutex::new(None);
 /// It records all the time, and keeps whole generations of the trace: the newest one always, and older ones until they
 /// take more than [`Options::max_bytes`] or reach back further than [`Options::min_age`]; the one that crosses a limit
 /// is still kept. A generation lasts about a second at most. Names of functions are looked up when a window is written;
-/// only those at which async tasks await are needed before, to tell what the tasks wait for.
+/// only the names of functions at which async tasks await are looked up earlier, to determine what the tasks wait for.
 ///
-/// Unlike in Go, several threads may write windows at once. A trace may be taken meanwhile, with
+/// Unlike in Go, several threads may write windows at once. A trace may be taken at the same time, with
 /// [`start`](super::start). At most one flight recorder is enabled at a time.
 ///
 /// ```
@@ -80,7 +80,7 @@ static CURRENT: ForkMutex<Option<FlightRecorder>> = ForkMutex::new(None);
 /// anywhere in the program.
 ///
 /// When the program has recorded more than 49,152 distinct stacks or names the window begins anew, because there is
-/// room for 65,536. A trace that is taken at that time puts this off until its end.
+/// room for 65,536. A trace that is being taken at that time delays this until the trace ends.
 #[derive(Clone)]
 pub struct FlightRecorder(Arc<Inner>);
 
@@ -175,7 +175,7 @@ impl FlightRecorder {
     /// Ends recording, and forgets the window. Windows that are being written are completed. Does nothing if the
     /// recorder is not enabled. Go: `FlightRecorder.Stop`.
     pub fn stop(&self) {
-        // Held until the recording has ended, so that a start which comes meanwhile succeeds.
+        // Held until the recording has ended, so that a start that comes at the same time succeeds.
         let _current = CURRENT.lock();
         let flight = self.0.flight.lock().and_then(|mut flight| flight.take_if(|flight| flight.is_here()));
         if let Some(flight) = flight {
@@ -190,10 +190,10 @@ impl FlightRecorder {
     }
 
     /// Writes the window, up to now, and returns its length in bytes. Any thread may call it, also several at once.
-    /// Recording goes on meanwhile. Go: `FlightRecorder.WriteTo`.
+    /// Recording goes on while it writes. Go: `FlightRecorder.WriteTo`.
     ///
-    /// It takes as long as `w`, the look-up of functions' names, which reads the program's debug information at the
-    /// first time, and the encoding of what was recorded last.
+    /// The time that it takes has three parts: the writes to `w`; the look-up of functions' names, which reads the
+    /// program's debug information the first time; and the encoding of what was recorded last.
     ///
     /// # Errors
     /// [`TraceError::FlightDisabled`] if the recorder is not enabled; [`TraceError::Write`] if `w` fails;
@@ -210,8 +210,8 @@ impl FlightRecorder {
         self.window(symbolization)?.write(w)
     }
 
-    /// Returns what has been recorded since [`start`](Self::start), and lost; `bytes` is the memory of the window now,
-    /// and `unnamed_addresses` is not known. All zero if the recorder is not enabled.
+    /// Returns the counts of what was recorded and lost since [`start`](Self::start). `bytes` is the memory of the
+    /// window now, and `unnamed_addresses` is not known. All zero if the recorder is not enabled.
     pub fn stats(&self) -> Stats {
         let _untracked = hook::untracked();
         let Some(flight) = self.flight() else { return Stats::default() };
@@ -336,8 +336,8 @@ impl Live {
         })
     }
 
-    /// Encodes the generations that are complete now. Those that are completed meanwhile come the next time: a program
-    /// that records faster than this encodes would otherwise keep it here for ever.
+    /// Encodes the generations that are complete now. Those that are completed during this call come the next time: a
+    /// program that records faster than this encodes would otherwise keep it here for ever.
     fn catch_up(&mut self) {
         for _ in 0..self.consumer.ready() {
             let Some(part) = self.consumer.next() else { return };
@@ -347,7 +347,7 @@ impl Live {
 
     /// Encodes one generation, if one is complete. Returns whether it was ended by its size.
     fn go_on(&mut self) -> bool {
-        // Also while others are ready: otherwise this one would grow meanwhile, and with it the window.
+        // Also while others are ready: otherwise this one would grow while those are encoded, and with it the window.
         self.consumer.cut_if_due();
         self.consumer.next().is_some_and(|part| self.encode(part))
     }

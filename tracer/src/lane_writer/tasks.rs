@@ -114,7 +114,7 @@ impl LaneWriter<'_> {
         }
     }
 
-    /// Ends the poll of a settled task: it waits, or can run if it was woken meanwhile.
+    /// Ends the poll of a settled task: it waits, or can run if it was woken during the poll.
     #[inline]
     pub(crate) fn end_poll(&mut self, task: &Task) {
         let (reason, left) = (task.told_reason(), task.await_stacks());
@@ -278,7 +278,7 @@ impl LaneWriter<'_> {
         if word.is_notified() {
             declared = declared.notified();
         }
-        // Read before the change: if the change succeeds, the slot was not reused for another task meanwhile.
+        // Read before the change: if the change succeeds, the slot was not reused for another task in between.
         let origin = self.origin(task);
         let is_changed = task.change_traced(word, declared);
         if is_changed {

@@ -21,8 +21,8 @@ const MORE: f64 = 2.0;
 /// The time in nanoseconds from which a call varies by more than that, on the machine on which the limit was set.
 const LONG: f64 = 500.0;
 
-/// What is recorded meanwhile: the text of the row, the rate of the block profile in nanoseconds with the fraction of the
-/// mutex profile, and whether there is a trace. The first has the limit.
+/// What is recorded while the calls are measured: the text of the row, the rate of the block profile in nanoseconds
+/// with the fraction of the mutex profile, and whether there is a trace. The first has the limit.
 const RECORDED: [(&str, (u64, u64), bool); 3] =
     [("profiles off", (0, 0), false), ("block 1, mutex 1", (1, 1), false), ("a trace", (0, 0), true)];
 

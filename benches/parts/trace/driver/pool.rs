@@ -1,4 +1,4 @@
-//! Measures a pool of workers, by the length of its jobs. The trace is read and encoded meanwhile.
+//! Measures a pool of workers, by the length of its jobs. The trace is read and encoded at the same time.
 
 use std::io;
 

@@ -14,7 +14,7 @@ pub struct TryIter<'a, T> {
     receiver: &'a Receiver<T>,
 }
 
-/// As [`Iter`], and keeps the receiver.
+/// As [`Iter`], but owns the receiver.
 #[derive(Debug)]
 pub struct IntoIter<T> {
     receiver: Receiver<T>,

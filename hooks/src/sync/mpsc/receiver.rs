@@ -68,7 +68,7 @@ impl<T> Receiver<T> {
         received
     }
 
-    /// Receives a message, and waits for it no longer than `timeout`. A timeout of centuries never ends.
+    /// Receives a message, and waits for it no longer than `timeout`. A timeout of centuries never expires.
     ///
     /// # Errors
     /// If the wait timed out, or there is no sender that could send a message.

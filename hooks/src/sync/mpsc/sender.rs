@@ -25,7 +25,7 @@ impl<T> Clone for Handle<T> {
     fn clone(&self) -> Self {
         // First the `Arc`, which aborts the program before its count overflows.
         let shared = self.shared.clone();
-        // Relaxed: this sender stays, so the count cannot reach 0 meanwhile.
+        // Relaxed: this sender stays, so the count cannot reach 0 during the call.
         shared.senders.fetch_add(1, Ordering::Relaxed);
         Self { shared }
     }
@@ -61,7 +61,7 @@ impl<T> SyncSender<T> {
     /// Sends a message if there is room for it; with a bound of 0, if a receiver waits.
     ///
     /// # Errors
-    /// The message, with whether there was no room or no receiver.
+    /// The error returns the message, and says whether there was no room or no receiver.
     #[inline]
     pub fn try_send(&self, message: T) -> Result<(), TrySendError<T>> {
         let sent = self.handle.shared.try_send(message);
@@ -111,10 +111,10 @@ macro_rules! sender {
 sender!(
     Sender,
     /// Sends a message. A message that was sent may never be received.
-    /// The message, if the receiver is gone.
+    /// The error returns the message if the receiver is gone.
 );
 sender!(
     SyncSender,
     /// Sends a message, and waits for room if there is none. With a bound of 0 the receiver has it on return; otherwise it may never be received.
-    /// The message, if the receiver is gone, or goes while this thread waits.
+    /// The error returns the message if the receiver is gone, or is dropped while this thread waits.
 );

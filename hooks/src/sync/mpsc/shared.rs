@@ -86,7 +86,7 @@ impl<T> State<T> {
     /// Takes the message of the sender that waits longest.
     fn unblock(&mut self) -> Option<T> {
         let Blocked(slot) = self.blocked.pop_front()?;
-        // SAFETY: the sender sleeps until it is woken, which happens later, and does not touch the slot meanwhile. The
+        // SAFETY: the sender sleeps until it is woken, which happens later, and does not touch the slot until then. The
         // caller holds the mutex, so no other thread does.
         unsafe { (*slot.as_ref().get()).take() }
     }

@@ -102,8 +102,8 @@ impl Attacher {
         Some(slot)
     }
 
-    /// Arms a thread that was silent so far. The time that it has used meanwhile belongs to its first sample. Called by
-    /// the sampler thread.
+    /// Arms a thread that was silent so far. The time that it has used while silent belongs to its first sample. Called
+    /// by the sampler thread.
     pub(super) fn arm_silent(&self, slot: &CpuThread, blocked: u64) {
         let id = slot.id();
         if let Some(now) = cpu_time::of_thread(id) {

@@ -125,7 +125,7 @@ impl<T: Slot> SlotTable<T> {
     /// Removes all slots and returns their memory to the kernel. Their blocks stay mapped.
     ///
     /// # Safety
-    /// All slots are free, and no thread takes a slot meanwhile.
+    /// All slots are free, and no thread takes a slot during the call.
     pub unsafe fn clear(&self) {
         self.free.clear();
         self.used.store(0, Ordering::Release);

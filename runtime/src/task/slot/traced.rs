@@ -43,11 +43,11 @@ impl core::fmt::Debug for KeptStack {
 }
 
 /// Releases the claim on every task, before a new observer starts. The caller makes sure that no other thread claims a
-/// task meanwhile.
+/// task at the same time.
 pub fn clear_marks() {
     for task in TASKS.iter() {
         let mut word = task.traced.read();
-        // A task that has begun in the slot meanwhile is not claimed.
+        // A task that has begun in the slot since then is not claimed.
         while word.mark() != 0 {
             match task.traced.change(word, word.with_mark(0).in_state(State::Running)) {
                 Ok(()) => break,
