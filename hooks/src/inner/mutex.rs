@@ -8,13 +8,13 @@
 use std::cell::Cell;
 use std::time::Instant;
 
-use super::mutex_state::{
-    CROWDED_LOOKS, FORGIVEN, FUTILE, LOCKED, LOOKS, LOSER, PARKED, SKIPS, WOKEN, coarse, is_late,
-    reads_clock, skips,
-};
 use crate::frame;
 use crate::inner::account::{Account, Stake};
 use crate::inner::charged_queue::{Attempt, ChargedQueue, acquire};
+use crate::inner::mutex_state::{
+    CROWDED_LOOKS, FORGIVEN, FUTILE, LOCKED, LOOKS, LOSER, PARKED, SKIPS, WOKEN, coarse, is_late,
+    reads_clock, skips,
+};
 use crate::inner::primitive::{AtomicU32, Ordering};
 use crate::inner::queue::{self, Choice, Sleep};
 use crate::inner::spin::spin_while;

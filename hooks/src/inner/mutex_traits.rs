@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::mutex::QueueMutex;
 use crate::inner::deadline;
+use crate::inner::mutex::QueueMutex;
 
 // SAFETY: `LOCKED` is taken by one thread at a time, with Acquire, and given up with Release, or handed over
 // through the queue, whose lock orders the two threads.

@@ -28,11 +28,11 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::ptr;
 use std::time::Instant;
 
-use super::mutex::QueueMutex;
-use super::waiters::{List, Waiter};
+use crate::inner::mutex::QueueMutex;
 use crate::inner::primitive::{AtomicPtr, Ordering, UnsafeCell};
 use crate::inner::queue::{self, Move, Sleep};
 use crate::inner::wait::{Wait, WaitReason, process};
+use crate::inner::waiters::{List, Waiter};
 
 pub(crate) struct QueueCondvar {
     /// The mutex of the first waiter; null without a waiter. Written with the queue locked.

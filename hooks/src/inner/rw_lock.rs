@@ -12,11 +12,11 @@
 
 use std::time::Instant;
 
-use super::rw_state::{DRAINING, DRAINS, PARKED, READER, READERS, UPGRADABLE, WRITER, Want};
 use crate::frame;
 use crate::inner::charged_queue::{Attempt, ChargedQueue, acquire};
 use crate::inner::primitive::{AtomicUsize, Ordering};
 use crate::inner::queue::{self, Choice, Sleep, WaiterKind};
+use crate::inner::rw_state::{DRAINING, DRAINS, PARKED, READER, READERS, UPGRADABLE, WRITER, Want};
 use crate::inner::spin::{SHORT, spin_while};
 use crate::inner::wait::{Wait, WaitReason};
 

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use super::rw_lock::QueueRwLock;
-use super::rw_state::{UPGRADABLE, WRITER, Want};
 use crate::inner::deadline;
+use crate::inner::rw_lock::QueueRwLock;
+use crate::inner::rw_state::{UPGRADABLE, WRITER, Want};
 
 // Readers and the writer exclude each other by the state word, which is taken with Acquire and given up with Release, or
 // handed over through the queue, whose lock orders the two threads.

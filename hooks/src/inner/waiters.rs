@@ -3,8 +3,8 @@
 use std::cell::Cell;
 use std::ptr;
 
-use super::mutex::QueueMutex;
 use crate::inner::account::Stake;
+use crate::inner::mutex::QueueMutex;
 
 /// A waiting thread. Lies on its stack, and is in the list until it is notified or gives up.
 pub(super) struct Waiter {
