@@ -1,7 +1,7 @@
 //! The kinds of waits that enter the block profile.
 
 use bitflags::bitflags;
-use rtprof_runtime::goroutine::wait_reason::WaitReason;
+use rtprof_runtime::goroutine::wait_reason::{WaitClass, WaitReason};
 
 bitflags! {
     /// A set of kinds of waits, for [`set_block_profile_kinds`](crate::contention::set_block_profile_kinds).
@@ -49,23 +49,16 @@ impl BlockKinds {
 
     /// Returns the kind of a wait for this reason.
     pub fn of(reason: WaitReason) -> Self {
-        match reason {
-            WaitReason::Sleep => Self::SLEEP,
-            WaitReason::Net => Self::NETWORK,
-            WaitReason::Join => Self::JOIN,
-            WaitReason::Await => Self::AWAIT,
-            WaitReason::MutexLock
-            | WaitReason::RwLockRead
-            | WaitReason::RwLockWrite
-            | WaitReason::CondWait
-            | WaitReason::Once
-            | WaitReason::Barrier
-            | WaitReason::Semaphore
-            | WaitReason::ChanSend
-            | WaitReason::ChanReceive
-            | WaitReason::Park
-            | WaitReason::Sync
-            | WaitReason::Select => Self::SYNC,
+        match reason.class() {
+            WaitClass::Sleep => Self::SLEEP,
+            WaitClass::Network => Self::NETWORK,
+            WaitClass::Join => Self::JOIN,
+            WaitClass::Await => Self::AWAIT,
+            WaitClass::Sync
+            | WaitClass::Condition
+            | WaitClass::Send
+            | WaitClass::Receive
+            | WaitClass::Select => Self::SYNC,
         }
     }
 }

@@ -1,7 +1,6 @@
 //! Why goroutines stop, in words.
 //!
-//! The profiles of `go tool trace` select waits by their words: "network" alone is the network's, and all words with
-//! "sync", "chan" or "select" in them are synchronisation.
+//! The profiles of `go tool trace` select waits by them: see [`WaitReason::in_trace`].
 
 use std::borrow::Cow;
 
@@ -58,24 +57,7 @@ impl Reason {
                 };
                 return format!("{}: {wait}", library.name()).into();
             }
-            Self::Wait(reason) => match reason {
-                WaitReason::MutexLock => "sync: mutex",
-                WaitReason::RwLockRead => "sync: rwlock, read",
-                WaitReason::RwLockWrite => "sync: rwlock, write",
-                WaitReason::CondWait => "sync: condvar",
-                WaitReason::Once => "sync: once",
-                WaitReason::Barrier => "sync: barrier",
-                WaitReason::Semaphore => "sync: semaphore",
-                WaitReason::ChanSend => "channel send",
-                WaitReason::ChanReceive => "channel receive",
-                WaitReason::Join => "sync: join",
-                WaitReason::Park => "sync: park",
-                WaitReason::Sleep => "sleep",
-                WaitReason::Sync => "sync",
-                WaitReason::Select => "select",
-                WaitReason::Net => "network",
-                WaitReason::Await => "sync: await",
-            },
+            Self::Wait(reason) => reason.in_trace(),
             Self::BeforeTheTrace => "waits since before the trace",
             Self::Polling => "polls a task",
             Self::Yield => "yield",

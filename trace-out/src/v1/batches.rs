@@ -1,6 +1,6 @@
 //! The events of each P, in order, batch by batch.
 
-use rtprof_runtime::goroutine::wait_reason::WaitReason;
+use rtprof_runtime::goroutine::wait_reason::WaitClass;
 
 use crate::numbers::put_bytes;
 use crate::schedule::{Changed, Event, OUTSIDE, Proc, Procs, Reason, Wire};
@@ -217,22 +217,13 @@ fn pid(index: u32) -> u64 {
 /// separate events for its own kinds of waits; a thread's other waits are those for another thread.
 fn block_event(reason: Reason) -> EventType {
     let (Reason::Wait(reason) | Reason::Await(reason, _)) = reason else { return EventType::GoBlock };
-    match reason {
-        WaitReason::CondWait => EventType::GoBlockCond,
-        WaitReason::ChanSend => EventType::GoBlockSend,
-        WaitReason::ChanReceive => EventType::GoBlockRecv,
-        WaitReason::Select => EventType::GoBlockSelect,
-        WaitReason::Net => EventType::GoBlockNet,
-        WaitReason::Sleep => EventType::GoSleep,
-        WaitReason::MutexLock
-        | WaitReason::RwLockRead
-        | WaitReason::RwLockWrite
-        | WaitReason::Once
-        | WaitReason::Barrier
-        | WaitReason::Semaphore
-        | WaitReason::Join
-        | WaitReason::Park
-        | WaitReason::Await
-        | WaitReason::Sync => EventType::GoBlockSync,
+    match reason.class() {
+        WaitClass::Condition => EventType::GoBlockCond,
+        WaitClass::Send => EventType::GoBlockSend,
+        WaitClass::Receive => EventType::GoBlockRecv,
+        WaitClass::Select => EventType::GoBlockSelect,
+        WaitClass::Network => EventType::GoBlockNet,
+        WaitClass::Sleep => EventType::GoSleep,
+        WaitClass::Sync | WaitClass::Join | WaitClass::Await => EventType::GoBlockSync,
     }
 }
