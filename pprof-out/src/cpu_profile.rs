@@ -167,8 +167,8 @@ static CURRENT: ForkMutex<Option<Current>> = ForkMutex::new(None);
 /// # Errors
 /// [`CpuProfileError::AlreadyStarted`] if one is running; [`CpuProfileError::WriterBusy`] if the writer of the previous
 /// profile has not returned yet; [`CpuProfileError::Forked`] in the child of a process that was about to start or end
-/// one; others if the system provides neither perf events nor timers, no signal or no memory, or is not supported. Then
-/// no profile is running, and `w` is dropped.
+/// one; others if the system provides neither perf events nor timers, no signal or no memory, or is not supported. In
+/// each case this call starts no profile, and drops `w`.
 pub fn start_cpu_profile(w: impl Write + Send + 'static) -> Result<(), CpuProfileError> {
     start_cpu_profile_with(w, CpuProfileOptions::default())
 }

@@ -15,10 +15,10 @@ use rtprof_runtime::snapshot::{GoroutineKind, KernelState, Recorded};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum GoroutineState {
-    /// It ran, or was ready to run.
+    /// A thread that ran, or was ready to run and had no core; or a task that was polled.
     #[default]
     Running,
-    /// It was ready to run.
+    /// A task that was ready to be polled, or a thread that had not begun.
     Runnable,
     /// It waited.
     Waiting(WaitReason),

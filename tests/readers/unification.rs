@@ -85,7 +85,7 @@ fn few_crates_are_needed() {
     assert!((1..=20).contains(&allocator_only.len()), "{}: {allocator_only:#?}", allocator_only.len());
 }
 
-/// Returns the names and versions of the crates of others that a build of the facade needs.
+/// Returns the names and versions of the third-party crates that a build of the facade needs.
 fn third_party(features: &[&str]) -> BTreeSet<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let arguments = ["--package", "rtprof", "--edges", "normal,build", "--format", "{p}"];

@@ -1,7 +1,7 @@
 //! The clone of a waker, by which a task notes where it awaits: the innermost function of await stacks.
 //!
-//! It calls the executor's clone where a poll ends meanwhile. What the program's own executor waits for in there stands, in
-//! profiles that are symbolized elsewhere, at the caller of the clone.
+//! It may clone the executor's waker, which runs code of the executor. In profiles that are symbolized elsewhere, a wait in that
+//! code is shown at the caller of the clone.
 
 use core::mem::ManuallyDrop;
 use core::task::RawWaker;

@@ -62,7 +62,7 @@ impl Task {
     }
 
     /// # Safety
-    /// A poll is in progress, and does not end meanwhile.
+    /// A poll is in progress, and does not end while the reference is used.
     #[inline]
     unsafe fn executor(&self) -> &Waker {
         // SAFETY: the pointer is the waker of the poll, which lives as long as the poll; a thread that uses it
