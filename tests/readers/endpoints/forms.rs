@@ -274,8 +274,9 @@ fn the_servers_own_memory_is_labelled() {
         }
         // Exceptions: the worker's copy of a piece of the export, and the names and types of profiles that a request is
         // checked against.
-        let of_an_export =
-            |sample: &&Sample| sample.has("rtprof_pprof_out::") && !sample.has("response_writer::ResponseWriter::write");
+        let of_an_export = |sample: &&Sample| {
+            sample.has("rtprof_pprof_out::") && !sample.has("response_writer::ResponseWriter::write")
+        };
         let sampled: Vec<_> = samples.iter().filter(of_an_export).collect();
         let largest =
             sampled.iter().map(|sample| sample.values[ALLOC_SPACE] / sample.values[ALLOC_OBJECTS].max(1));
