@@ -18,7 +18,8 @@
 //! rtprof::collector::post_sweep();
 //! ```
 //!
-//! The example `epochs` does this with epoch reclamation. A trace shows these collections, stops of the world, sweeps and assists.
+//! The example `epochs` does this with epoch reclamation. A trace shows these collections, stops of the world, sweeps and
+//! assists.
 
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering};

@@ -3,46 +3,46 @@
 //! A counter is a static of the module that loses something. It holds the words for the loss, made from the constants of that
 //! module, and the profiles that report it.
 
-use core::ptr::null_mut;
-use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use core::ptr;
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// The counter that counted for the first time last. From it, [`Counter::before`] leads to all others that are not 0.
-static LAST: AtomicPtr<Counter> = AtomicPtr::new(null_mut());
+use crate::memory::atomic_ref::AtomicRef;
+
+/// The counters that have counted, in the order in which they began. There are some twenty; a counter that finds no place is in no
+/// profile.
+static LISTED: [AtomicRef<Counter>; 64] = [const { AtomicRef::none() }; 64];
 
 /// A count of one kind of loss.
 pub struct Counter {
     count: AtomicU64,
     profiles: &'static [CountedProfile],
     words: fn() -> String,
-    /// The counter that was [`LAST`] before this one.
-    before: AtomicPtr<Self>,
+    /// Whether it is in [`LISTED`].
+    is_listed: AtomicBool,
 }
 
 impl Counter {
     /// A counter that these profiles report. `words` are the rest of a sentence that begins with the count. An empty list is for
     /// losses that the records of each profile show.
     pub const fn new(profiles: &'static [CountedProfile], words: fn() -> String) -> Self {
-        Self { count: AtomicU64::new(0), profiles, words, before: AtomicPtr::new(null_mut()) }
+        Self { count: AtomicU64::new(0), profiles, words, is_listed: AtomicBool::new(false) }
     }
 
     /// Adds one. Safe to call in a hook.
     #[inline]
     pub fn add(&'static self) {
-        if self.count.fetch_add(1, Ordering::Relaxed) == 0 {
+        if !self.is_listed.load(Ordering::Relaxed) {
             self.list();
         }
+        self.count.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Makes the counter the [`LAST`] one. Only the thread that counts first comes here. If another thread forks the
-    /// process at the same time, the child does not report this counter.
+    /// Lists the counter. Several threads, a signal handler and a forked child may each do this again: all begin at the first place,
+    /// and no place changes once it is filled, so that the counter has one place.
     #[cold]
     fn list(&'static self) {
-        let this = (&raw const *self).cast_mut();
-        let before = |before| {
-            self.before.store(before, Ordering::Relaxed);
-            Some(this)
-        };
-        _ = LAST.fetch_update(Ordering::Release, Ordering::Relaxed, before);
+        _ = LISTED.iter().find(|place| ptr::eq(place.get_or_set(self), self));
+        self.is_listed.store(true, Ordering::Relaxed);
     }
 
     /// Returns the count so far.
@@ -104,13 +104,7 @@ pub fn all_sentences() -> Vec<String> {
 
 /// Returns all counters that are not 0, the first one first.
 fn listed() -> impl Iterator<Item = &'static Counter> {
-    let counter = |at: &AtomicPtr<Counter>| {
-        // SAFETY: only `Counter::list` stores here, and it stores null or a reference to a static.
-        unsafe { at.load(Ordering::Acquire).as_ref::<'static>() }
-    };
-    let mut all: Vec<_> = core::iter::successors(counter(&LAST), |after| counter(&after.before)).collect();
-    all.reverse();
-    all.into_iter()
+    LISTED.iter().map_while(AtomicRef::get).filter(|counter| counter.get() > 0)
 }
 
 #[cfg(all(test, not(loom)))]

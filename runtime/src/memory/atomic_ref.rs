@@ -29,6 +29,16 @@ impl<T: Sync> AtomicRef<T> {
         // Release: a thread that reads the reference also reads the value behind it.
         self.0.store(address, Ordering::Release);
     }
+
+    /// Stores a reference if there is none, and returns the one that is there afterwards.
+    pub(crate) fn get_or_set(&self, reference: &'static T) -> &'static T {
+        let address = (&raw const *reference).cast_mut();
+        match self.0.compare_exchange(ptr::null_mut(), address, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => reference,
+            // SAFETY: it is not null, and only references are stored.
+            Err(other) => unsafe { &*other },
+        }
+    }
 }
 
 impl<T: Sync> Default for AtomicRef<T> {

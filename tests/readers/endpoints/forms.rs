@@ -272,7 +272,7 @@ fn the_servers_own_memory_is_labelled() {
             let label = sample.labels.get("rtprof").map(String::as_str);
             assert_eq!(label, Some("http"), "{:#?}", sample.frames);
         }
-        // Exceptions: the worker's copy of a piece of the export, and the names and types of profiles that a request is
+        // Exceptions: the response writer's copy of a piece of the export, and the names and types of profiles that a request is
         // checked against.
         let of_an_export = |sample: &&Sample| {
             sample.has("rtprof_pprof_out::") && !sample.has("response_writer::ResponseWriter::write")
