@@ -16,7 +16,7 @@ use crate::profile::{Profile, Sample};
 use crate::random::Random;
 use crate::recording::is_named;
 pub use crate::threads::thread_id;
-use crate::{Background, is_interposed};
+use crate::{Background, is_interposed, sample_types};
 
 /// Records every wait and every contended unlock from here on.
 pub fn record_everything() {
@@ -95,7 +95,7 @@ fn written_unmodified(name: &str) -> Profile {
     let profile = rtprof::pprof::lookup(name).expect("it is built in");
     profile.write_to(&mut bytes, 0).expect("a vector takes everything");
     let profile = Profile::read(&bytes);
-    assert_eq!(profile.sample_types(), [("contentions", "count"), ("delay", "nanoseconds")]);
+    assert_eq!(profile.sample_types(), sample_types::of(name));
     for sample in profile.samples() {
         let leaf = &sample.frames[0].function;
         let is_ours = leaf.trim_start_matches('<').starts_with("rtprof_") && !leaf.contains(NOT_CAPTURED);

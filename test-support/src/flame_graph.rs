@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 
 use crate::browser::{Browser, Screen};
-use crate::folder;
+use crate::{folder, sample_types};
 
 const PAGE: &str = include_str!("../../http/src/pages/flamegraph.html");
 
@@ -61,15 +61,9 @@ pub fn profile_of(stacks: &[Stack]) -> Value {
     let functions: Vec<_> = functions.iter().map(|name| json!([name, "/home/shop/src/lib.rs"])).collect();
     let flat: Vec<i64> =
         nodes.iter().flat_map(|(up, function, own)| [&[*up, *function as i64], &own[..]].concat()).collect();
-    let types = [
-        ("alloc_objects", "count"),
-        ("alloc_space", "bytes"),
-        ("inuse_objects", "count"),
-        ("inuse_space", "bytes"),
-    ];
     json!({
         "name": "heap",
-        "types": types,
+        "types": sample_types::of("heap"),
         "type": INUSE_SPACE,
         "time_nanos": 1_760_000_000_000_000_000_i64,
         "duration_nanos": 0,

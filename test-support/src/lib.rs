@@ -22,6 +22,7 @@ mod interposed;
 pub mod library;
 pub mod processor;
 pub mod random;
+pub mod sample_types;
 pub mod sandbox;
 pub mod signals;
 mod skipped;

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use rtprof::http::{Config, serve, serve_with};
 use rtprof::pprof;
-use test_support::child;
 use test_support::profile::Profile;
 use test_support::web::{self, Answer, End};
+use test_support::{child, sample_types};
 
 /// Returns the server of this test, unless it configures one.
 fn server() -> SocketAddr {
@@ -53,25 +53,8 @@ fn check_file(answer: &Answer, name: &str, sample_types: &[(&str, &str)]) -> Pro
     profile
 }
 
-const HEAP: [(&str, &str); 4] = [
-    ("alloc_objects", "count"),
-    ("alloc_space", "bytes"),
-    ("inuse_objects", "count"),
-    ("inuse_space", "bytes"),
-];
-const WAITS: [(&str, &str); 2] = [("contentions", "count"), ("delay", "nanoseconds")];
-
-/// Returns the name and the sample types of every built-in profile.
-fn built_in() -> [(&'static str, &'static [(&'static str, &'static str)]); 6] {
-    [
-        ("heap", &HEAP),
-        ("allocs", &HEAP),
-        ("block", &WAITS),
-        ("mutex", &WAITS),
-        ("threadcreate", &[("threadcreate", "count")]),
-        ("goroutine", &[("goroutine", "count")]),
-    ]
-}
+/// The built-in profiles that are looked up.
+const BUILT_IN: [&str; 6] = ["heap", "allocs", "block", "mutex", "threadcreate", "goroutine"];
 
 #[test]
 fn profiles_are_files_or_texts() {
@@ -84,7 +67,8 @@ fn profiles_are_files_or_texts() {
             ("threadcreate", "threadcreate profile: total "),
             ("goroutine", "goroutine profile: total "),
         ];
-        for ((name, sample_types), (_, beginning)) in built_in().into_iter().zip(beginnings) {
+        for (name, (_, beginning)) in BUILT_IN.into_iter().zip(beginnings) {
+            let sample_types = sample_types::of(name);
             let path = format!("/debug/pprof/{name}");
             // A value that is no number counts as 0, as in Go.
             for query in [
@@ -123,7 +107,8 @@ fn profiles_are_files_or_texts() {
 #[test]
 fn forms_of_our_own() {
     child::isolated("forms_of_our_own", || {
-        for (name, sample_types) in built_in() {
+        for name in BUILT_IN {
+            let sample_types = sample_types::of(name);
             let path = format!("/debug/pprof/{name}");
             let kind = sample_types[0].0;
             for query in [
@@ -391,7 +376,7 @@ fn custom_profiles() {
         );
         assert!(index.text().contains("app%2F%3Cb%3E%22quoted%22%3F%23%25?debug=1"), "links lead there");
         // An escape stands for its character in the path, so an escaped built-in name is found.
-        check_file(&web::get(server(), "/debug/pprof/%68eap"), "heap", &HEAP);
+        check_file(&web::get(server(), "/debug/pprof/%68eap"), "heap", sample_types::of("heap"));
         // An escaped slash does not separate parts of the path.
         check_file(
             &web::get(server(), "/debug/pprof/app%2Fopen_files"),
@@ -430,7 +415,7 @@ fn max_seconds() {
         check_error(&get("profile?seconds=3"), 400, &[], &message("3"));
         check_error(&get("trace?seconds=2.5"), 400, &[], &message("2.5"));
         check_error(&get("unknown?seconds=3"), 404, &[], "Unknown profile");
-        check_file(&get("mutex?seconds=1"), "mutex-delta", &WAITS);
+        check_file(&get("mutex?seconds=1"), "mutex-delta", sample_types::of("mutex"));
         server.shutdown();
     });
 }

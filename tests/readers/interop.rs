@@ -10,7 +10,7 @@ use std::sync::{LazyLock, Mutex};
 use test_support::go::{self, Go};
 use test_support::profile::Profile;
 use test_support::top;
-use test_support::{child, folder};
+use test_support::{child, folder, sample_types};
 
 #[inline(never)]
 fn one_document(size: usize) -> Vec<u8> {
@@ -103,24 +103,21 @@ fn read(path: &Path) -> Profile {
     Profile::read(&std::fs::read(path).expect("it was written above"))
 }
 
-fn check_top(go: &Go, path: &Path, kinds: &[(&str, &str)]) {
+fn check_top<'a>(go: &Go, path: &Path, kinds: impl IntoIterator<Item = (&'a str, &'a str)>) {
     let samples = read(path).samples();
-    for (value, (kind, unit)) in kinds.iter().enumerate() {
+    for (value, (kind, unit)) in kinds.into_iter().enumerate() {
         let expected = top::expected(&samples, value);
         assert!(!expected.is_empty(), "the workload is in the profile");
         top::check(go, path, kind, unit, expected);
     }
 }
 
-const HEAP_KINDS: [(&str, &str); 4] =
-    [("alloc_objects", "count"), ("alloc_space", "B"), ("inuse_objects", "count"), ("inuse_space", "B")];
-
 #[test]
 fn top_agrees() {
     for go in go::toolchains("top_agrees") {
-        check_top(&go, &FILES.heap, &HEAP_KINDS);
-        check_top(&go, &FILES.allocs, &HEAP_KINDS);
-        check_top(&go, &FILES.custom, &[("test.connections", "count")]);
+        check_top(&go, &FILES.heap, sample_types::shown_whole("heap"));
+        check_top(&go, &FILES.allocs, sample_types::shown_whole("allocs"));
+        check_top(&go, &FILES.custom, [("test.connections", "count")]);
     }
 }
 
@@ -158,24 +155,19 @@ fn default_sample_type_is_honoured() {
 #[test]
 fn raw_agrees() {
     let profile = read(&FILES.heap);
-    let types = [
-        ("alloc_objects", "count"),
-        ("alloc_space", "bytes"),
-        ("inuse_objects", "count"),
-        ("inuse_space", "bytes"),
-    ];
-    assert_eq!(profile.sample_types(), types, "Go's four in Go's order");
+    assert_eq!(profile.sample_types(), sample_types::of("heap"), "Go's four in Go's order");
     let period = profile.period_type.clone().expect("a heap profile has a period type");
     assert_eq!((profile.text(period.kind), profile.text(period.unit)), ("space", "bytes"));
     for go in go::toolchains("raw_agrees") {
         let text = go.pprof(&[Path::new("-raw"), &FILES.heap]);
         assert!(text.contains("PeriodType: space bytes"), "Go {}: {text}", go.version);
-        let header = "alloc_objects/count alloc_space/bytes inuse_objects/count inuse_space/bytes[dflt]";
-        assert!(text.contains(header), "Go {}: {text}", go.version);
-        // A sample is a line of four values, a colon and location numbers.
+        let header = format!("{}[dflt]", sample_types::raw_header("heap"));
+        assert!(text.contains(&header), "Go {}: {text}", go.version);
+        // A sample is a line of its values, a colon and location numbers.
         let samples = text.lines().filter(|line| {
             line.split_once(':').is_some_and(|(values, _)| {
-                values.split_whitespace().filter(|word| word.parse::<i64>().is_ok()).count() == 4
+                values.split_whitespace().filter(|word| word.parse::<i64>().is_ok()).count()
+                    == profile.sample_type.len()
             })
         });
         assert_eq!(samples.count(), profile.sample.len(), "Go {}", go.version);
@@ -226,7 +218,7 @@ fn text_agrees() {
     assert!(text.contains("\n# runtime.MemStats"), "it ends as Go's does");
     let samples = read(&FILES.heap).samples();
     for go in go::toolchains("text_agrees") {
-        for (value, (kind, unit)) in HEAP_KINDS.iter().enumerate() {
+        for (value, (kind, unit)) in sample_types::shown_whole("heap").enumerate() {
             let flat = top::total(&top::rows_of_text(&go, &FILES.text, kind, unit));
             let expected: i64 = samples.iter().map(|sample| sample.values[value]).sum();
             assert_eq!(flat, expected, "Go {}: {kind}", go.version);

@@ -15,7 +15,7 @@ use test_support::contention;
 use test_support::go::{self, Go};
 use test_support::profile::Profile;
 use test_support::top::{self, Row};
-use test_support::{child, folder};
+use test_support::{child, folder, sample_types};
 
 static INDEX: Mutex<Vec<u64>> = Mutex::new(Vec::new());
 static CACHE: Mutex<u64> = Mutex::new(0);
@@ -169,17 +169,15 @@ fn write_files() {
     Written::write("mutex", "-off");
 }
 
-const KINDS: [(&str, &str); 2] = [("contentions", "count"), ("delay", "ns")];
-
 fn with_index(arguments: &[&str], path: &Path) -> Vec<String> {
     let mut all: Vec<_> = arguments.iter().map(|&argument| argument.to_owned()).collect();
     all.push(path.to_str().expect("the build's folder has a plain name").to_owned());
     all
 }
 
-fn check_top(go: &Go, written: &Written, kinds: &[(&str, &str)]) {
+fn check_top(go: &Go, written: &Written, profile: &str) {
     let samples = written.read().samples();
-    for (value, (kind, unit)) in kinds.iter().enumerate() {
+    for (value, (kind, unit)) in sample_types::shown_whole(profile).enumerate() {
         let expected = top::expected(&samples, value);
         assert!(!expected.is_empty(), "the workload is in the profile");
         top::check(go, &written.proto, kind, unit, expected);
@@ -189,10 +187,11 @@ fn check_top(go: &Go, written: &Written, kinds: &[(&str, &str)]) {
 #[test]
 fn top_agrees() {
     for go in go::toolchains("top_agrees") {
-        for written in [&FILES.block, &FILES.mutex, &FILES.mutex_of_ten, &FILES.mutex_off] {
-            check_top(&go, written, &KINDS);
+        check_top(&go, &FILES.block, "block");
+        for written in [&FILES.mutex, &FILES.mutex_of_ten, &FILES.mutex_off] {
+            check_top(&go, written, "mutex");
         }
-        check_top(&go, &FILES.threadcreate, &[("threadcreate", "count")]);
+        check_top(&go, &FILES.threadcreate, "threadcreate");
     }
 }
 
@@ -238,10 +237,10 @@ fn numbers_are_the_workloads() {
 #[test]
 fn raw_agrees() {
     for go in go::toolchains("raw_agrees") {
-        for (written, kinds, period) in [
-            (&FILES.block, "contentions/count delay/nanoseconds", "contentions count"),
-            (&FILES.mutex, "contentions/count delay/nanoseconds", "contentions count"),
-            (&FILES.threadcreate, "threadcreate/count", "threadcreate count"),
+        for (written, name, period) in [
+            (&FILES.block, "block", "contentions count"),
+            (&FILES.mutex, "mutex", "contentions count"),
+            (&FILES.threadcreate, "threadcreate", "threadcreate count"),
         ] {
             let text = go.pprof(&with_index(&["-raw"], &written.proto));
             assert!(
@@ -249,7 +248,12 @@ fn raw_agrees() {
                 "Go {}: {text}",
                 go.version
             );
-            assert!(text.contains(&format!("Samples:\n{kinds}")), "Go {}: {text}", go.version);
+            let header = sample_types::raw_header(name);
+            assert!(
+                text.replace("[dflt]", "").contains(&format!("Samples:\n{header}\n")),
+                "Go {}: {text}",
+                go.version
+            );
             let profile = written.read();
             // A sample is a line of values, a colon and location numbers; so is a location.
             let samples = text.lines().take_while(|&line| line != "Locations").filter(|line| {

@@ -305,6 +305,7 @@ mod tests {
         let (rows, _) = rows.split_once("</tbody>").unwrap();
         let descriptions: Vec<&str> =
             rows.split_terminator("</td></tr>").filter_map(|row| Some(row.rsplit_once("<td>")?.1)).collect();
+        assert!(descriptions.iter().all(|description| !description.is_empty()), "{descriptions:#?}");
         for (name, description) in [
             (CPU.name(), "CPU profile, for seconds= (30)."),
             ("cmdline", "The program and its arguments."),

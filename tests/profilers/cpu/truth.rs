@@ -7,9 +7,9 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use rtprof::pprof::{self, CpuProfileOptions, CpuSource};
-use test_support::child;
 use test_support::processor::{burn, used};
 use test_support::profile::Sample;
+use test_support::{child, sample_types};
 
 use super::work::{SOURCES, by, profiled, samples_of, sum};
 
@@ -109,7 +109,7 @@ fn functions_have_their_shares() {
                 let within = tolerance(total, due / total, weight);
                 assert!((found - due).abs() <= within, "{function}: {found} of {due}, {source:?}");
             }
-            assert_eq!(profile.sample_types(), [("samples", "count"), ("cpu", "nanoseconds")]);
+            assert_eq!(profile.sample_types(), sample_types::of("profile"));
             assert_eq!(profile.period, 1_000_000);
             let kind = profile.period_type.clone().unwrap();
             assert_eq!((profile.text(kind.kind), profile.text(kind.unit)), ("cpu", "nanoseconds"));

@@ -9,7 +9,7 @@ use std::time::Duration;
 use rtprof::task::{AwaitStacks, Instrument, leak_limit, set_await_stacks, set_leak_limit};
 use rtprof::{goroutine_profile, pprof};
 use test_support::profile::{Profile, Sample};
-use test_support::{child, until};
+use test_support::{child, sample_types, until};
 use tokio::runtime::Builder;
 
 use super::by_hand::{Leaf, Woken, poll};
@@ -21,7 +21,7 @@ fn samples() -> Vec<Sample> {
     let mut written = Vec::new();
     pprof::lookup("goroutineleak").expect("it is built in").write_to(&mut written, 0).expect("into memory");
     let profile = Profile::read(&written);
-    assert_eq!(profile.sample_types(), [("goroutineleak", "count")]);
+    assert_eq!(profile.sample_types(), sample_types::of("goroutineleak"));
     assert!(profile.comments().contains("an estimate"), "{}", profile.comments());
     profile.samples()
 }

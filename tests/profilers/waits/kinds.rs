@@ -15,7 +15,7 @@ use test_support::contention::{
     About, Moment, NONE, Seen, in_vain, leaves, queue, record_everything, written,
 };
 use test_support::profile::Profile;
-use test_support::{child, until};
+use test_support::{child, sample_types, until};
 
 const HOLD: Duration = Duration::from_millis(20);
 const TIMEOUT: Duration = Duration::from_millis(100);
@@ -256,7 +256,7 @@ fn threads_are_counted_at_their_creators() {
         let profile = rtprof::pprof::lookup("threadcreate").expect("it is built in");
         profile.write_to(&mut bytes, 0).expect("a vector takes everything");
         let written = Profile::read(&bytes);
-        assert_eq!(written.sample_types(), [("threadcreate", "count")]);
+        assert_eq!(written.sample_types(), sample_types::of("threadcreate"));
         let count = |name: &str| written.totals_of(name)[0];
         let names = ["creates_three", "creates_two_in_a_scope", "fails_to_create", ""];
         assert_eq!(names.map(count), [3, 2, 0, 5]);

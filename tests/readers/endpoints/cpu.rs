@@ -10,7 +10,7 @@ use rtprof::pprof::{CpuCapture, CpuProfileOptions};
 use test_support::profile::Profile;
 use test_support::signals::is_sampled;
 use test_support::web::{self, Connection, End};
-use test_support::{Background, child, until};
+use test_support::{Background, child, sample_types, until};
 
 const REFUSED: &str = "Could not enable CPU profiling: cpu profiling already in use\n";
 
@@ -47,7 +47,7 @@ fn a_profile_is_of_the_time_that_was_asked_for() {
         assert_eq!(answer.header("Content-Type"), Some("application/octet-stream"));
         assert_eq!(answer.header("Content-Disposition"), Some("attachment; filename=\"profile\""));
         let profile = Profile::read(&answer.body);
-        assert_eq!(profile.sample_types(), [("samples", "count"), ("cpu", "nanoseconds")]);
+        assert_eq!(profile.sample_types(), sample_types::of("profile"));
         assert_eq!(profile.period, 10_000_000);
         let duration = Duration::from_nanos(profile.duration_nanos as u64);
         assert!(duration >= Duration::from_secs(1) && duration <= took, "{duration:?} of {took:?}");

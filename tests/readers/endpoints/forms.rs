@@ -6,7 +6,7 @@ use std::hint::black_box;
 use rtprof::http::{Config, serve_with};
 use test_support::profile::{ALLOC_OBJECTS, ALLOC_SPACE, Profile, Sample};
 use test_support::web::{self, Connection};
-use test_support::{child, contention};
+use test_support::{child, contention, sample_types};
 
 use super::{start, text};
 
@@ -113,12 +113,11 @@ fn what_is_off_is_empty_and_valid() {
         rtprof::set_mem_profile_rate(0);
         contention::record_nothing();
         let address = start();
-        let waits = [("contentions", "count"), ("delay", "nanoseconds")];
         for name in ["block", "mutex"] {
             for target in [name.to_owned(), format!("{name}?seconds=1"), format!("{name}?symbolize=none")] {
                 let profile = web::profile(address, &target);
                 assert!(profile.sample.is_empty(), "{target}");
-                assert_eq!(profile.sample_types(), waits, "{target}");
+                assert_eq!(profile.sample_types(), sample_types::of(name), "{target}");
                 assert!(profile.time_nanos > 0, "{target}");
             }
             assert_eq!(text(address, &format!("{name}?format=collapsed")), "", "{name}");

@@ -3,7 +3,7 @@
 use std::slice::from_ref;
 
 use rtprof_runtime::goroutine::state::State;
-use rtprof_runtime::goroutine::wait_reason::WaitReason;
+use rtprof_runtime::goroutine::wait_reason::{WaitClass, WaitReason};
 use rtprof_tracer::record::RecordKind;
 
 use rtprof_trace_check::{Event, EventType, EventType as E, Parsed, validate};
@@ -98,23 +98,19 @@ fn each_state_is_introduced() {
 
 #[test]
 fn waits_are_told_apart() {
-    for (reason, event) in [
-        (WaitReason::MutexLock, E::GoBlockSync),
-        (WaitReason::RwLockRead, E::GoBlockSync),
-        (WaitReason::RwLockWrite, E::GoBlockSync),
-        (WaitReason::CondWait, E::GoBlockCond),
-        (WaitReason::Once, E::GoBlockSync),
-        (WaitReason::Barrier, E::GoBlockSync),
-        (WaitReason::Semaphore, E::GoBlockSync),
-        (WaitReason::ChanSend, E::GoBlockSend),
-        (WaitReason::ChanReceive, E::GoBlockRecv),
-        (WaitReason::Join, E::GoBlockSync),
-        (WaitReason::Park, E::GoBlockSync),
-        (WaitReason::Sleep, E::GoSleep),
-        (WaitReason::Sync, E::GoBlockSync),
-        (WaitReason::Select, E::GoBlockSelect),
-        (WaitReason::Net, E::GoBlockNet),
-    ] {
+    let events = [
+        (WaitClass::Sync, E::GoBlockSync),
+        (WaitClass::Condition, E::GoBlockCond),
+        (WaitClass::Send, E::GoBlockSend),
+        (WaitClass::Receive, E::GoBlockRecv),
+        (WaitClass::Select, E::GoBlockSelect),
+        (WaitClass::Network, E::GoBlockNet),
+        (WaitClass::Sleep, E::GoSleep),
+        (WaitClass::Join, E::GoBlockSync),
+        (WaitClass::Await, E::GoBlockSync),
+    ];
+    for reason in WaitReason::ALL {
+        let (_, event) = events.into_iter().find(|(class, _)| *class == reason.class()).unwrap();
         let (parsed, _, story) = records(|main| {
             main.block(START + 100, reason).put(START + 200, RecordKind::Wake, []);
         });
