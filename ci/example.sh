@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # The examples of the README and of docs/examples.md write their profiles, and `go tool pprof` reads them without a complaint.
-# `build` compiles them and runs nothing.
+# Stacks are walked by unwind tables; ci/builds.sh has release builds with frame pointers. `build` compiles the examples and
+# runs nothing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# Nothing here depends on what the compiler does beyond this, and it takes a third of the time to compile.
-export CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_OPT_LEVEL=1
+source ci/light-release.sh
+without_frame_pointers
 
 # All at once, so that they are linked side by side.
 cargo build --release --examples

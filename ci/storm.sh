@@ -15,8 +15,12 @@ storm() { "$@" hostile_storm || status=1; }
 storm cargo test --test profilers --
 storm cargo test --test profilers --features interpose,tokio,tracing --
 storm cargo test --test profilers --release --
-without_frame_pointers() { RUSTFLAGS="" CARGO_TARGET_DIR="$PWD/target/no-frame-pointers" "$@"; }
-storm without_frame_pointers cargo test --test profilers --profile release-tests --features interpose,rtprof-test-support/mimalloc --
+(
+    source ci/light-release.sh
+    without_frame_pointers
+    storm cargo test --test profilers --release --features interpose,tokio,tracing,rtprof-test-support/mimalloc --
+    exit "$status"
+) || status=1
 if cargo +nightly --version >/dev/null 2>&1; then
     sanitized() {
         RUSTFLAGS='-Zsanitizer=address' CARGO_TARGET_DIR="$PWD/target/sanitizers" ASAN_OPTIONS=detect_leaks=0 \

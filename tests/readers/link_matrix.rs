@@ -43,9 +43,9 @@ struct Build {
 
 /// In the folder of tests/readers/builds.rs, which builds dependencies with the same flags.
 const PLAIN: Build = Build {
-    name: "builds-unwind-tables",
+    name: "builds-frame-pointers",
     toolchain: None,
-    flags: "",
+    flags: "-Cforce-frame-pointers=yes",
     target: None,
     arguments: &[],
     last: &[],
@@ -167,7 +167,7 @@ linked! {
 #[ignore = "builds a program in many ways; ci/builds.sh runs it"]
 fn cargo_test() {
     let _turn = turn();
-    succeed(Fixture::copied("waits").cargo("test", &tmp(PLAIN.name), "").args(["--test", "seen"]));
+    succeed(Fixture::copied("waits").cargo("test", &tmp(PLAIN.name), PLAIN.flags).args(["--test", "seen"]));
 }
 
 /// In a library that another program loads: the C library's functions come first, and the library works.
