@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, mpsc};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rtprof::pprof::{CpuProfileOptions, CpuSource};
 use test_support::processor::{ThreadClock, burn, used, used_by_all};
@@ -59,17 +59,34 @@ impl Waiting {
     }
 }
 
+/// Returns how many periods a thread may have used since the last signal of its timer, or was granted for that: docs/cpu.md.
+/// A tick of the kernel finds a thread later that ran in bursts or lost its core.
+fn last_gap(hz: u32, source: CpuSource) -> f64 {
+    if source == CpuSource::Timers { f64::from(hz) * 0.02 } else { 0.0 }
+}
+
 /// Asserts that the samples of a thread lie between two bounds. The lower bound is the time that the work used, and the
 /// upper bound the time that the thread used from before the profile until after it: on a busy machine the thread uses
 /// some milliseconds to begin and to wait.
-fn assert_between(name: &str, found: i64, (work, whole): (Duration, Duration), hz: u32, source: CpuSource) {
+#[track_caller]
+fn assert_between(name: &str, found: i64, times: (Duration, Duration), hz: u32, source: CpuSource) {
+    if let Err(wrong) = is_between(name, found, times, hz, source) {
+        panic!("{wrong}");
+    }
+}
+
+fn is_between(
+    name: &str,
+    found: i64,
+    (work, whole): (Duration, Duration),
+    hz: u32,
+    source: CpuSource,
+) -> Result<(), String> {
     let [least, most] = [work, whole].map(|time| time.as_secs_f64() * f64::from(hz));
     // The tolerance for a beginning and an end within a period, and for a bit of other work.
-    let (found, within) = (found as f64, 3.0 + least / 50.0);
-    assert!(
-        found >= least - within && found <= most + within,
-        "{name}: {found} of {least} to {most}, {source:?}"
-    );
+    let (found, within) = (found as f64, 3.0 + least / 50.0 + last_gap(hz, source));
+    let is_right = found >= least - within && found <= most + within;
+    is_right.then_some(()).ok_or_else(|| format!("{name}: {found} of {least} to {most}, {source:?}"))
 }
 
 #[test]
@@ -77,34 +94,50 @@ fn each_thread_has_its_time() {
     for source in SOURCES {
         for hz in [100, 1000] {
             child::isolated_as("each_thread_has_its_time", &format!("{source:?} {hz}"), || {
-                let steady = || _ = burn(Duration::from_millis(300));
-                let bursts = |run: u64, rest: u64| {
-                    move || {
-                        for _ in 0..300 / (run + rest) {
-                            burn(Duration::from_millis(run));
-                            thread::sleep(Duration::from_millis(rest));
-                        }
-                    }
+                let threads_have_their_time = || {
+                    let (right, is_busy) = time_of_threads(source, hz);
+                    // Where other programs take the cores, a tick finds a thread so seldom that the last gap may be longer.
+                    right.map_or_else(|wrong| if is_busy { false } else { panic!("{wrong}") }, |()| true)
                 };
-                let threads = [
-                    Waiting::spawn("steady", steady),
-                    Waiting::spawn("half", bursts(5, 5)),
-                    Waiting::spawn("tenth", bursts(1, 9)),
-                ];
-                let before = threads.each_ref().map(|thread| thread.clock.used());
-                let work = || {
-                    threads.iter().for_each(|thread| thread.begin.send(()).unwrap());
-                    threads.each_ref().map(|thread| thread.done.recv().unwrap())
-                };
-                let (used, profile, _) = profiled(by_thread(source, hz), work);
-                for ((thread, work), before) in threads.iter().zip(used).zip(before) {
-                    let whole = thread.clock.used() - before;
-                    let found = samples_of_thread(&profile, thread.name);
-                    assert_between(thread.name, found, (work, whole), hz, source);
-                }
+                until("each thread has its time", threads_have_their_time);
             });
         }
     }
+}
+
+/// Runs threads with different work, and returns whether each has its time, and whether the one that computes all the time
+/// waited for a core.
+fn time_of_threads(source: CpuSource, hz: u32) -> (Result<(), String>, bool) {
+    let (ended, has_ended) = mpsc::channel();
+    let steady = move || {
+        let start = Instant::now();
+        let used = burn(Duration::from_millis(300));
+        ended.send(start.elapsed() > used * 5 / 4).unwrap();
+    };
+    let bursts = |run: u64, rest: u64| {
+        move || {
+            for _ in 0..300 / (run + rest) {
+                burn(Duration::from_millis(run));
+                thread::sleep(Duration::from_millis(rest));
+            }
+        }
+    };
+    let threads = [
+        Waiting::spawn("steady", steady),
+        Waiting::spawn("half", bursts(5, 5)),
+        Waiting::spawn("tenth", bursts(1, 9)),
+    ];
+    let before = threads.each_ref().map(|thread| thread.clock.used());
+    let work = || {
+        threads.iter().for_each(|thread| thread.begin.send(()).unwrap());
+        threads.each_ref().map(|thread| thread.done.recv().unwrap())
+    };
+    let (used, profile, _) = profiled(by_thread(source, hz), work);
+    let right = threads.iter().zip(used).zip(before).try_for_each(|((thread, work), before)| {
+        let whole = thread.clock.used() - before;
+        is_between(thread.name, samples_of_thread(&profile, thread.name), (work, whole), hz, source)
+    });
+    (right, has_ended.recv().unwrap())
 }
 
 #[inline(never)]

@@ -13,7 +13,7 @@
 //! ```
 //!
 //! Over a thread's life the sum is its time in periods: to within two, or to within 20 ms if that is more and a timer signals
-//! it.
+//! it. Where other programs take the cores, ticks find a thread so seldom that it may be more.
 //!
 //! # Sums over many threads
 //!
