@@ -10,7 +10,7 @@ pub(crate) struct Description {
     pub(crate) name: &'static str,
     /// What the profile shows, for people who see it for the first time.
     pub(crate) shows: &'static str,
-    /// Name and unit of each value. The order is Go's; readers rely on the position.
+    /// Name and unit of each value. Go's come first, in Go's order; readers rely on the position.
     pub(crate) sample_types: &'static [(&'static str, &'static str)],
     /// The index of the sample type that readers are told to show first. Without it they show the last one.
     pub(crate) told_first: Option<usize>,

@@ -86,7 +86,7 @@ impl ProfileKind {
         }
     }
 
-    /// Returns name and unit of each value. The order is Go's; readers rely on the position.
+    /// Returns name and unit of each value. Go's come first, in Go's order; readers rely on the position.
     pub(crate) fn sample_types(&self) -> Vec<(&str, &str)> {
         match self.description() {
             Some(of) => of.sample_types.to_vec(),
