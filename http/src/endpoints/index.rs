@@ -280,7 +280,7 @@ mod tests {
     fn every_profile_is_there() {
         let own = Profile::new("test/<b>index</b>").unwrap();
         own.add(1, 0).unwrap();
-        // Other tests register profiles meanwhile. One that is listed before the page is made is on it.
+        // The list is taken before the page is made: another test may register a profile between the two.
         let listed = profiles();
         let page = page(false);
         for profile in listed {
