@@ -1,5 +1,6 @@
 //! Traces of programs with std's locks, channels and threads.
 
+use std::cell::Cell;
 use std::hint::black_box;
 use std::sync::{Condvar, Mutex, mpsc};
 use std::thread::{Builder, sleep, spawn};
@@ -117,5 +118,55 @@ fn who_waits_is_not_drawn_as_running() {
             condition.notify_all();
             std::io::Write::write_all(&mut writes, b"x").unwrap();
         });
+    });
+}
+
+struct SleepsAtTheEnd(Cell<bool>);
+
+impl Drop for SleepsAtTheEnd {
+    fn drop(&mut self) {
+        if self.0.get() {
+            sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+thread_local! {
+    static SLEEPS_AT_THE_END: SleepsAtTheEnd = const { SleepsAtTheEnd(Cell::new(false)) };
+}
+
+/// std waits for its locks before it calls the function of a thread and after it, if many threads begin and end at once. Such
+/// a wait, and a wait in a destructor, belongs to the goroutine whose creation `rtprof::thread` has recorded.
+#[test]
+fn a_thread_is_one_goroutine_from_its_first_wait_to_its_last() {
+    child::isolated("a_thread_is_one_goroutine_from_its_first_wait_to_its_last", || {
+        const CREATORS: usize = 8;
+        const THREADS: usize = 50;
+        let name = |creator, thread| format!("a name that is long {creator}.{thread}");
+        let named = |creator, thread| rtprof::thread::Builder::new().name(name(creator, thread));
+        let trace = record(|| {
+            let create = |creator| {
+                (0..THREADS).for_each(|thread| {
+                    let thread = named(creator, thread).spawn(|| SLEEPS_AT_THE_END.with(|it| it.0.set(true)));
+                    thread.expect("there is a thread to be had").join().expect("it does nothing");
+                });
+            };
+            std::thread::scope(|scope| {
+                (0..CREATORS).for_each(|creator| drop(scope.spawn(move || create(creator))))
+            });
+        });
+        trace.assert_whole();
+        for (creator, thread) in
+            (0..CREATORS).flat_map(|creator| (0..THREADS).map(move |thread| (creator, thread)))
+        {
+            let goroutine = trace.goroutine(&name(creator, thread));
+            let changes: Vec<_> = trace.story(goroutine).iter().map(|event| event.event_type()).collect();
+            assert_eq!(changes.first(), Some(&EventType::GoCreate), "{changes:?}");
+            assert!(changes.contains(&EventType::GoSleep), "{changes:?}");
+            assert_eq!(changes.last(), Some(&EventType::GoEnd), "{changes:?}");
+        }
+        // The kernel's names are cut.
+        let all = trace.parsed.goroutines().filter(|(_, name)| name.starts_with("a name that is"));
+        assert_eq!(all.count(), CREATORS * THREADS);
     });
 }

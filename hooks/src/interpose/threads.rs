@@ -18,6 +18,7 @@ use super::anywhere::unless_anywhere;
 use super::forward::{errno, set_errno};
 use super::watch::watch;
 use crate::inner::wait::WaitReason;
+use crate::thread::recorded;
 
 /// The first function of a thread.
 type Function = unsafe extern "C-unwind" fn(*mut c_void) -> *mut c_void;
@@ -94,6 +95,8 @@ struct Start {
     function: Function,
     argument: *mut c_void,
     origin: Origin,
+    /// Whether the creator has recorded the creation itself.
+    is_recorded: bool,
     labels: Current,
 }
 
@@ -142,11 +145,14 @@ unsafe fn take(birth: &'static Birth) -> Start {
 /// The first function of every thread. Exports hide the frames of a function of this name.
 unsafe extern "C-unwind" fn thread_start(birth: *mut c_void) -> *mut c_void {
     // SAFETY: `pthread_create` has written the slot for this thread.
-    let Start { function, argument, origin, labels } = unsafe { take(&*birth.cast::<Birth>()) };
+    let Start { function, argument, origin, is_recorded, labels } = unsafe { take(&*birth.cast::<Birth>()) };
     // Nothing here has a destructor during the call, because a thread that calls `pthread_exit` is unwound through this
     // frame.
     let labels = ManuallyDrop::new(labels.enter());
     let goroutine = ManuallyDrop::new(goroutine::register(None, origin));
+    if is_recorded {
+        recorded::start();
+    }
     // SAFETY: the creator of the thread passes a function that accepts this argument.
     let result = unsafe { function(argument) };
     ManuallyDrop::into_inner(goroutine).end_with_thread();
@@ -191,16 +197,20 @@ mod watched {
             return unsafe { next::create(thread, attributes, function, argument) };
         }
         let before = errno();
-        let created_by = thread_create::stack();
-        let birth = created_by.and_then(|_| BIRTHS.take());
+        let recorded = recorded::take();
+        let is_recorded = recorded.is_some();
+        let created_by = if is_recorded { None } else { thread_create::stack() };
+        let birth = if is_recorded || created_by.is_some() { BIRTHS.take() } else { None };
         let Some(birth) = birth else {
             set_errno(before);
             // SAFETY: the caller keeps the contract of the C library's function.
             return unsafe { next::create(thread, attributes, function, argument) };
         };
-        let creator = goroutine::current().map_or(0, Goroutine::id);
-        let origin = Origin { created_by, creator, start: None, birth: states::create("", None) };
-        let start = Start { function, argument, origin, labels: labels::current() };
+        let origin = recorded.unwrap_or_else(|| {
+            let creator = goroutine::current().map_or(0, Goroutine::id);
+            Origin { created_by, creator, start: None, birth: states::create("", None) }
+        });
+        let start = Start { function, argument, origin, is_recorded, labels: labels::current() };
         // SAFETY: this thread has taken the slot, and no other accesses it.
         unsafe { (*birth.start.get()).write(start) };
         set_errno(before);
@@ -208,14 +218,15 @@ mod watched {
         // SAFETY: the caller keeps the contract of the C library's function, and `thread_start` expects this slot.
         let result = unsafe { next::create(thread, attributes, thread_start, argument) };
         let after = errno();
-        match created_by {
-            Some(bucket) if result == 0 => bucket.record.count_one(),
-            _ => {
-                if let Some(birth) = origin.birth {
-                    states::create_failed(birth);
-                }
-                // SAFETY: the slot was written above, and no thread was made that would take it.
-                drop(unsafe { take(birth) });
+        if result != 0 {
+            // SAFETY: the slot was written above, and no thread was made that would take it.
+            drop(unsafe { take(birth) });
+        }
+        if !is_recorded {
+            match (result, origin) {
+                (0, Origin { created_by: Some(bucket), .. }) => bucket.record.count_one(),
+                (_, Origin { birth: Some(birth), .. }) => states::create_failed(birth),
+                _ => {}
             }
         }
         set_errno(after);
@@ -252,7 +263,10 @@ mod watched {
             };
             let errno = errno();
             goroutine::rename(valid);
-            states::rename(valid);
+            // The trace has the whole name of a thread whose creator has recorded it; std's is of 15 bytes.
+            if !recorded::is_starting() {
+                states::rename(valid);
+            }
             set_errno(errno);
         }
         result

@@ -4,11 +4,13 @@ use std::io;
 
 use rtprof_runtime::goroutine::start::Start;
 use rtprof_runtime::goroutine::{self, Goroutine, Origin, Registered};
-use rtprof_runtime::hook::hidden::{self, Calls};
 use rtprof_runtime::init;
 use rtprof_runtime::labels;
 use rtprof_runtime::thread::thread_create;
 use rtprof_tracer::states;
+
+#[cfg(rtprof_interposed)]
+use super::recorded;
 
 /// The stack that creates a thread, the function that the thread runs, and the record of the creation in the trace.
 #[derive(Clone, Copy)]
@@ -30,8 +32,11 @@ impl Creator {
     /// Has std make the thread. The creation is counted afterwards, because the system may refuse it.
     #[inline(always)]
     pub(super) fn create<T>(self, create: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
-        // Interposed functions would record the same thread once more.
-        self.has_tried(hidden::hiding(Calls::THREADS, create))
+        #[cfg(rtprof_interposed)]
+        let thread = recorded::creating(self.0, create);
+        #[cfg(not(rtprof_interposed))]
+        let thread = create();
+        self.has_tried(thread)
     }
 
     /// Records whether the thread was made.
@@ -44,10 +49,18 @@ impl Creator {
         thread
     }
 
-    /// Begins the current thread's goroutine, which ends when the guard is dropped.
+    /// Begins the current thread's goroutine, which ends when the guard is dropped. `None` if interposed functions have
+    /// begun it.
     #[allow(clippy::disallowed_methods, reason = "std has made the handle of a thread that it starts")]
-    fn enter(self) -> Registered {
-        goroutine::register(std::thread::current().name(), self.0)
+    fn enter(self) -> Option<Registered> {
+        let thread = std::thread::current();
+        #[cfg(rtprof_interposed)]
+        if recorded::enter() && goroutine::known().is_some() {
+            // The kernel's name of it may be shorter.
+            thread.name().inspect(|name| goroutine::rename(name));
+            return None;
+        }
+        Some(goroutine::register(thread.name(), self.0))
     }
 
     /// Wraps `body` into the goroutine, under the labels of the caller. A panic ends the goroutine and goes on to std.

@@ -28,6 +28,8 @@ mod handle;
 mod join;
 mod park;
 mod parked;
+#[cfg(rtprof_interposed)]
+pub(crate) mod recorded;
 mod scope;
 mod sleep;
 mod spawn;
