@@ -117,8 +117,9 @@ fn thread_destructors() {
             "all destructors ran, those of the key in all rounds"
         );
         assert_eq!(Seen::now().blocked("in_a_destructor").count, 2 * destructions, "each wait is an event");
-        let left = goroutine::all().len();
-        assert!(left <= 2, "{left} goroutines are left, and this test's is one");
+        // The thread that looks up names may still run.
+        let left: Vec<_> = goroutine::all().filter(|live| !live.name.starts_with("rtprof-")).collect();
+        assert!(left.len() <= 2, "these are left, and this test's is one of them: {left:#?}");
     });
 }
 
