@@ -150,9 +150,7 @@ unsafe extern "C-unwind" fn thread_start(birth: *mut c_void) -> *mut c_void {
     // frame.
     let labels = ManuallyDrop::new(labels.enter());
     let goroutine = ManuallyDrop::new(goroutine::register(None, origin));
-    if is_recorded {
-        recorded::start();
-    }
+    recorded::start(is_recorded);
     // SAFETY: the creator of the thread passes a function that accepts this argument.
     let result = unsafe { function(argument) };
     ManuallyDrop::into_inner(goroutine).end_with_thread();

@@ -73,3 +73,32 @@ impl Creator {
         }
     }
 }
+
+#[cfg(all(test, rtprof_interposed))]
+mod tests {
+    use rtprof_runtime::goroutine::Birth;
+    use rtprof_runtime::goroutine_id;
+
+    use super::*;
+
+    fn own_id() -> u64 {
+        goroutine::known().expect("it has begun").id()
+    }
+
+    /// As an allocator may do that starts a thread when std allocates.
+    #[test]
+    #[allow(clippy::disallowed_methods, reason = "std's are meant")]
+    fn a_thread_that_is_created_within_a_creation_has_another_goroutine() {
+        let id = goroutine_id::reserve();
+        let birth = Some(Birth { goroutine: id, mark: 0 });
+        let creator = Creator(Origin { birth, ..Origin::default() });
+        let (other, own) = creator
+            .create(|| {
+                let other = std::thread::spawn(own_id).join().unwrap();
+                Ok((other, std::thread::Builder::new().spawn(creator.around(own_id))?.join().unwrap()))
+            })
+            .unwrap();
+        assert_eq!(other, id, "it was taken for the thread");
+        assert_ne!(own, id);
+    }
+}

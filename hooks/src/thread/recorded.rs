@@ -4,6 +4,9 @@
 //! feature `interpose` that wait is seen, and would give the thread a goroutine other than the one whose creation is recorded:
 //! one thread would be two goroutines of the same name. Scheme: the creator leaves the origin here for the interposed
 //! `pthread_create`, whose function begins the goroutine before any code of std runs, and ends it after the last.
+//!
+//! An allocator that starts a thread while std prepares one takes the origin for its thread. The two threads are mistaken for
+//! each other then, and still are two goroutines: a thread whose goroutine has begun keeps it.
 
 use core::cell::Cell;
 
@@ -13,8 +16,19 @@ thread_local! {
     // No destructors and no lazy initialisation, as everywhere in hooks.
     /// The origin of the thread that the current thread is about to create.
     static NEXT: Cell<Option<Origin>> = const { Cell::new(None) };
-    /// Whether the current thread has begun its goroutine with such an origin, and has not reached its function yet.
-    static IS_STARTING: Cell<bool> = const { Cell::new(false) };
+    static STARTED: Cell<Started> = const { Cell::new(Started::Otherwise) };
+}
+
+/// How the current thread was started, until `rtprof::thread` calls its function.
+#[derive(Clone, Copy, Default, PartialEq)]
+enum Started {
+    /// Not by the interposed `pthread_create`, or its function has begun.
+    #[default]
+    Otherwise,
+    /// With an origin that the interposed `pthread_create` has determined.
+    Interposed,
+    /// With an origin that its creator has recorded.
+    Recorded,
 }
 
 /// Runs `create`, which makes a thread of this origin.
@@ -37,17 +51,17 @@ pub(crate) fn take() -> Option<Origin> {
     NEXT.take()
 }
 
-/// Notes that the current thread has begun its goroutine with a recorded origin.
-pub(crate) fn start() {
-    IS_STARTING.set(true);
+/// Notes that an interposed function has begun the current thread's goroutine; `is_recorded`: with an origin from [`take`].
+pub(crate) fn start(is_recorded: bool) {
+    STARTED.set(if is_recorded { Started::Recorded } else { Started::Interposed });
 }
 
-/// Whether std is about to call the function of the current thread, whose goroutine has begun.
+/// Whether the current thread was started with a recorded origin, and its function has not begun.
 pub(crate) fn is_starting() -> bool {
-    IS_STARTING.get()
+    STARTED.get() == Started::Recorded
 }
 
-/// Notes that the function of the current thread begins. Returns whether its goroutine has begun before.
+/// Notes that the function of the current thread begins. Returns whether [`start`] was called before.
 pub(super) fn enter() -> bool {
-    IS_STARTING.take()
+    STARTED.take() != Started::Otherwise
 }
